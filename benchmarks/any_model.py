@@ -146,7 +146,7 @@ def _judged(entry: Entry, folder: Path) -> dict[str, Any]:
 
 
 def _status(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    fused = {row["name"] for row in rows if row["kind"] not in ("library", "view")}
+    fused = {row["name"] for row in rows if row["kind"] not in ("library", "view", "loop")}
     left = [row for row in rows if row["name"] == "forward" and not row["variant"]]
     whole = not any(not row["module"] for row in left)
     status = "original" if not fused else "whole" if whole else "parts"

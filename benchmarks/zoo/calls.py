@@ -22,6 +22,10 @@ def _sequence(batch: int, width: int) -> tuple[Tensor, ...]:
     return (torch.randn(batch, 32, width),)
 
 
+def _long(batch: int, width: int) -> tuple[Tensor, ...]:
+    return (torch.randn(batch, 128, width),)
+
+
 def _image(channels: int | None = None) -> Callable[[int, int], tuple[Tensor, ...]]:
     return lambda batch, width: (torch.randn(batch, channels or width, 32, 32),)
 
@@ -41,6 +45,8 @@ MODELS: dict[str, tuple[Any, str, Call]] = {
     "LSTM classifier": (own.LstmClassifier, "recurrent", _tokens),
     "GRU tagger": (own.GruTagger, "recurrent", _tokens),
     "loop over time": (own.LoopOverTime, "recurrent", _sequence),
+    "selective scan, 128 steps": (own.SelectiveScan, "state space", _long),
+    "gated cell, 128 steps": (own.GatedCell, "recurrent", _long),
     "bag of words": (own.BagOfWords, "text", _tokens),
     "padded encoder": (own.PaddedEncoder, "text", _padded),
     "encoder and decoder": (

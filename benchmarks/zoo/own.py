@@ -433,3 +433,47 @@ class EarlyExit(nn.Module):
             if float(shares.amax(-1).min()) > 0.99:
                 break
         return shares
+
+
+class SelectiveScan(nn.Module):
+    """A selective state space, its scan over time written out."""
+
+    def __init__(self, width: int, state: int = 16) -> None:
+        super().__init__()
+        self.to_in = nn.Linear(width, 2 * width)
+        self.to_b, self.to_c = nn.Linear(width, state), nn.Linear(width, state)
+        self.to_dt = nn.Linear(width, width)
+        self.log_a = nn.Parameter(torch.log(torch.arange(1.0, state + 1)).repeat(width, 1))
+        self.skip = nn.Parameter(torch.ones(width))
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x):
+        x, gate = self.to_in(x).chunk(2, dim=-1)
+        x = F.silu(x)
+        dt, b, c = F.softplus(self.to_dt(x)), self.to_b(x), self.to_c(x)
+        decay = torch.exp(dt.unsqueeze(-1) * -torch.exp(self.log_a))
+        drive = dt.unsqueeze(-1) * b.unsqueeze(2) * x.unsqueeze(-1)
+        state, outs = torch.zeros_like(decay[:, 0]), []
+        for t in range(x.shape[1]):
+            state = decay[:, t] * state + drive[:, t]
+            outs.append((state * c[:, t].unsqueeze(1)).sum(-1))
+        y = torch.stack(outs, dim=1) + x * self.skip
+        return self.out(y * F.silu(gate))
+
+
+class GatedCell(nn.Module):
+    """A recurrent cell of one's own, normalized, over all steps."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.from_x, self.from_h = nn.Linear(width, 2 * width), nn.Linear(width, 2 * width)
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, x):
+        h, outs = x.new_zeros(len(x), x.shape[2]), []
+        for step in x.unbind(1):
+            gate, value = (self.from_x(step) + self.from_h(h)).chunk(2, dim=-1)
+            gate = torch.sigmoid(gate)
+            h = self.norm((1 - gate) * torch.tanh(value) + gate * h)
+            outs.append(h)
+        return torch.stack(outs, 1)

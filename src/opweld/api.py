@@ -110,7 +110,7 @@ class Result:
 
     def __repr__(self) -> str:
         """A paragraph: the verdict, what was fused and what was not, what to do with it."""
-        fused = len({row.name for row in self.plan if row.kind not in ("library", "view")})
+        fused = len({row.name for row in self.plan if row.is_kernel})
         left = sum(row.kind == "library" for row in self.plan)
         made = f"{_count(fused, 'kernel')}, {_count(left, 'call')} left to PyTorch"
         notes = " ".join(f"{note[:1].upper()}{note[1:]}." for note in self.delivery.notes)

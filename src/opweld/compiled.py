@@ -39,6 +39,10 @@ class PlanRow:
     module: str = ""
 
     @property
+    def is_kernel(self) -> bool:
+        return self.kind not in ("library", "view", "loop")
+
+    @property
     def label(self) -> str:
         """Its name; of a submodule that runs as it is, the submodule's."""
         return self.module if self.name == "forward" and self.module else self.name
@@ -69,7 +73,7 @@ class Compiled:
     @property
     def fused(self) -> tuple[PlanRow, ...]:
         """The groups that became kernels of ours."""
-        return tuple(row for row in self.plan_rows if row.kind not in ("library", "view"))
+        return tuple(row for row in self.plan_rows if row.is_kernel)
 
     def to_data(self) -> dict[str, Any]:
         return asdict(self)

@@ -27,7 +27,7 @@ from opweld.emission.replay import replay
 from opweld.emit import emit
 from opweld.errors import CaptureError, OriginalKept
 from opweld.inputs import cut_batch, on_device
-from opweld.ir.calls import place_of
+from opweld.ir.calls import condensing_lines, module_of, places_of
 from opweld.ir.check import check
 from opweld.ir.contract import Capture, Needs, Submodule, Variant
 from opweld.ir.expr import evaluate
@@ -38,7 +38,7 @@ from opweld.ir.kernels.source import NO_LIBRARIES
 from opweld.ir.loop import loop_of
 from opweld.ir.measured import Table, Tunable
 from opweld.ir.ops import Kind, Op
-from opweld.ir.original import Original, Part, forwards_of
+from opweld.ir.original import Original, Part, bodies_of, forwards_of
 from opweld.ir.plan import Conditions, Group, GroupKind, Plan, PointwiseSchedule
 from opweld.ir.rules.rewrite import Simplified
 from opweld.ir.text import to_text
@@ -333,8 +333,9 @@ def _title(original: Original, target: Target) -> str:
 def _head(original: Original, target: Target, parts: tuple[Part, ...], captured: Capture) -> str:
     """The first lines of the emitted file: what it is, and what was fused."""
     submodules = submodules_of(parts)
-    fusing = next((part for part in parts if part.fuses), parts[0])
-    shown = [own[0] for own in submodules.values()] or [fusing]
+    whole = [(part, *bodies_of(part, parts)) for part in forwards_of(parts)]
+    fusing = next((own for own in whole if any(part.fuses for part in own)), whole[0])
+    shown = [own[0] for own in submodules.values()] or fusing
     groups = [group for part in shown for group in part.plan.groups if group.fused]
     lines = [_title(original, target)]
     if submodules:
@@ -412,10 +413,9 @@ def _row(group: Group, target: Target, part: Part) -> PlanRow:
     sizes = tuple((fact.name, fact.example) for fact in variant.contract.symbols)
     ops = tuple(_op_name(node) for node in group.nodes if node.kind is not Kind.SOURCE)
     row = PlanRow(group.name, group.kind.value, ops, group.reason, variant=variant.state)
-    row = replace(row, lines=_condensing_lines(group, part.plan), planned_name=group.planned_name)
-    row = replace(
-        row, places=_places(group, part.plan), module=_module(group, part.plan, variant.submodule)
-    )
+    row = replace(row, lines=condensing_lines(group, part.plan), planned_name=group.planned_name)
+    row = replace(row, places=places_of(group, part.plan))
+    row = replace(row, module=module_of(group, part.plan, variant.submodule))
     if not group.fused:
         return row
     row = replace(row, replaced_copies=replaced_copies(group, target, sizes))
@@ -423,29 +423,6 @@ def _row(group: Group, target: Target, part: Part) -> PlanRow:
         moved = group.traffic
         row = replace(row, must_bytes=moved.must_bytes, moved_bytes=moved.moved_bytes)
     return replace(row, flops=evaluate(group.estimate.flops, dict(sizes)))
-
-
-def _condensing_lines(group: Group, plan: Plan) -> tuple[str, ...]:
-    """The user's lines whose calls became the reductions or the scans of a group."""
-    places = dict(plan.graph.origins)
-    reduced = (n for n in group.nodes if n.kind in (Kind.REDUCTION, Kind.SCAN))
-    found = (places[node.serial].place for node in reduced if node.serial in places)
-    return tuple(dict.fromkeys(found)) if group.fused else ()
-
-
-def _places(group: Group, plan: Plan) -> tuple[str, ...]:
-    """The user's lines behind a group, as they stand in their files."""
-    origins = dict(plan.graph.origins)
-    found = {origins[n.serial].place for n in group.nodes if n.inputs and n.serial in origins}
-    parted = sorted((file, int(line)) for file, _, line in (each.rpartition(":") for each in found))
-    return tuple(f"{file}:{line}" for file, line in parted)
-
-
-def _module(group: Group, plan: Plan, submodule: Submodule | None) -> str:
-    """The path of the innermost submodule in which all of a group runs; "" is the model."""
-    chain, _ = place_of(group.nodes, dict(plan.graph.origins))
-    below = [chain[-1].path] if chain else []
-    return ".".join([*([submodule.paths[0]] if submodule else []), *below])
 
 
 def _op_name(node: Node) -> str:

@@ -118,3 +118,22 @@ def test_layers_have_the_kernels_of_a_loop_in_common(tmp_path: Path) -> None:
     names = [row.name for row in emitted.compiled.fused if row.name.endswith("_loop")]
     assert len(set(names)) == 1
     assert not any(row.name.endswith("_loop_2") for row in emitted.compiled.fused)
+
+
+def test_layers_of_the_parts_alone_are_one_product_before_the_loop() -> None:
+    def products(graph: Any) -> int:
+        return sum(str(node.attrs) == "aten.linear.default" for node in graph.nodes())
+
+    for model, before, inside in (
+        (time_loops.Cell, 1, 1),
+        (time_loops.Backwards, 1, 1),
+        (time_loops.Turns, 0, 1),
+        (time_loops.TwoStates, 0, 1),
+    ):
+        graph = (
+            capture(model().eval(), (torch.randn(16, STEPS, WIDTH),), name="model")
+            .variants[0]
+            .graph
+        )
+        bodies = [loop.body for n in graph.nodes() if (loop := loop_of(n)) is not None]
+        assert (products(graph), [*map(products, bodies)]) == (before, [inside])

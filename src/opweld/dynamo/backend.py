@@ -176,7 +176,7 @@ class _Graph:
             result = optimize(module, call, check=full, autocast=_autocast(call))
         except Exception as error:  # whatever it is, the model runs without its kernels
             return self._as_it_is("", str(error) or type(error).__name__, warn=True)
-        kernels = tuple(row.name for row in result.plan if row.kind not in ("library", "view"))
+        kernels = tuple(row.name for row in result.plan if row.is_kernel)
         if not kernels:
             return self._as_it_is(result.text, _left(result))
         if misfit := _misfit(result.module, result.text, call):

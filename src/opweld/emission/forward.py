@@ -6,7 +6,6 @@ have in common; a row of such calls on the items of a list is a loop.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +17,7 @@ from ..ir.loop import loop_of
 from ..ir.operator import Operator
 from ..ir.ops import Op
 from ..ir.plan import Group, Plan
-from .body import Body, assigned_name, ending, inside, names_size, sizes_given
+from .body import Body, ending, inside, names_size, sizes_given
 from .changes import (
     noted,
     source_text,
@@ -28,7 +27,7 @@ from .changes import (
     updated,
 )
 from .lookups import looked_up_once
-from .loops.items import Called, Loop, in_loops
+from .loops.items import Called, Loop, in_loops, result_name, show_call, write_loop
 from .loops.turns import Turn, closed, opened
 from .methods import Methods
 from .spans import Span
@@ -198,7 +197,7 @@ class _Forwards:
         self, body: Body, item: int | Called | Loop, access: str, ended: tuple[Node, ...]
     ) -> None:
         if isinstance(item, Loop):
-            _write_loop(body, item, ended, access)
+            write_loop(body, item, ended, access)
             return
         if isinstance(item, Called):
             body.passing = ended
@@ -315,58 +314,11 @@ def _sizes_shown(tensors: Iterable[tuple[Node, str]]) -> dict[str, str]:
 def _write_call(body: Body, called: Called, access: str) -> None:
     module = below(called.call.access, access)
     assert module is not None, "a call that is not below its caller is written out"
-    _show_call(body, called.call)
-    wish = _result_name(called.call)
+    show_call(body, called.call)
+    wish = result_name(called.call)
     body.wishes.update((node.serial, wish) for node in called.results)
     given = [module, *map(body.text, called.arguments), *called.extra, "_kernels"]
     body.define(called.results, f"{called.method}({', '.join(given)})")
-
-
-def _write_loop(body: Body, loop: Loop, ended: tuple[Node, ...], access: str) -> None:
-    """A loop whose results have, from one turn to the next, the names of the arguments."""
-    first, last = loop.calls[0], loop.calls[-1]
-    container = below(loop.container, access)
-    assert container is not None, "items of a list are below it"
-    _show_call(body, first.call)
-    names: dict[int, str] = {}
-    given: list[str] = []
-    for node, place in zip(first.arguments, loop.carried, strict=True):
-        text = body.text(node)
-        if place is None:
-            given.append(text)
-            continue
-        if node not in ended or not text.isidentifier():
-            start, text = text, body.fresh(_result_name(first.call))
-            body.lines.append(f"{text} = {start}")
-            body.assigned.add(text)
-        else:
-            del body.texts[node.serial]
-        given.append(text)
-        names[place] = text
-    item = body.fresh(_variable(first.call))
-    results = ", ".join(names[place] for place in range(len(last.results)))
-    given = [item, *given, *first.extra, "_kernels"]
-    body.lines += [
-        f"for {item} in {loop.items.format(container=container)}:",
-        f"    {results} = {first.method}({', '.join(given)})",
-    ]
-    body.texts.update((node.serial, names[place]) for place, node in enumerate(last.results))
-
-
-def _show_call(body: Body, call: ModuleCall) -> None:
-    if call.line:
-        body.show(call.line)
-
-
-def _result_name(call: ModuleCall) -> str:
-    """What the user's line assigns the call's result to."""
-    return (call.line and assigned_name(call.line[1])) or "x"
-
-
-def _variable(call: ModuleCall) -> str:
-    """`basic_block` for an instance of BasicBlock."""
-    name = call.type_name.rpartition(":")[2].rpartition(".")[2].strip("_")
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 def _statement(

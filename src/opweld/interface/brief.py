@@ -111,7 +111,7 @@ def _fused(rows: Sequence[PlanRow], kernels: Sequence[KernelTiming]) -> tuple[Ke
     """The plan's kernels, those that take longest first; as they run where none was timed."""
     timed, groups = _timed(kernels), dict[str, list[PlanRow]]()
     for row in rows:
-        if row.kind not in ("library", "view"):
+        if row.is_kernel:
             groups.setdefault(row.name, []).append(row)
     lines = []
     for name, same in groups.items():

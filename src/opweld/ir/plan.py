@@ -24,6 +24,7 @@ class GroupKind(enum.Enum):
     ROW_BLOCKS = "row blocks"
     LIBRARY = "library"
     VIEW = "view"
+    LOOP = "loop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +246,7 @@ class Group:
     @property
     def fused(self) -> bool:
         """Whether a kernel of ours computes it."""
-        return self.kind not in (GroupKind.LIBRARY, GroupKind.VIEW)
+        return self.kind not in (GroupKind.LIBRARY, GroupKind.VIEW, GroupKind.LOOP)
 
     @property
     def only_moves(self) -> bool:

@@ -9,6 +9,7 @@ from ..ir.graph import Node
 from ..ir.kernels.attention import Attention
 from ..ir.kernels.convolution import Convolution
 from ..ir.kernels.product import Product
+from ..ir.loop import loop_of
 from ..ir.measured import Table
 from ..ir.ops import Kind, Op
 from ..ir.plan import Conditions, Estimate, Group, GroupKind, Rows, Schedule
@@ -159,6 +160,7 @@ def _one_node(context: _Context, node: Node) -> Group:
     """A PyTorch call, a constant or a view, as a tensor."""
     inputs = tuple(o for o in dict.fromkeys(node.inputs) if o.op is not Op.CONST)
     kind = GroupKind.VIEW if is_free_view(node) else GroupKind.LIBRARY
+    kind = GroupKind.LOOP if loop_of(node) else kind
     name, reason = node.op.value, "a value that depends on no input"
     if node.op is Op.CALL:
         name = node.attrs.target.split(".")[1]

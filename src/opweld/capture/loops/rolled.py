@@ -12,6 +12,7 @@ from opweld.ir.loop import Collected, Loop, Parts, make_loop
 from opweld.ir.ops import OPS, Op
 from opweld.ir.types import TensorType
 
+from .hoisted import hoisted
 from .turns import SHOWN, Part, Run, adds_axis, runs
 
 
@@ -335,16 +336,17 @@ class _Roller:
             tuple(self._collected(each) for each in self.joined),
             tuple(body.outputs[slot] for slot in self.last),
         )
-        types = [
-            *map(self._type, self.joined),
-            *(run.turns[-1][place].type for _, place in self.last),
-        ]
-        made = make_loop(self.arena, tuple(given), loop, tuple(types))
-        first = next((n for n in run.turns[0] if n.serial in self.copier.origins), None)
+        types = [*map(self._type, self.joined)]
+        types += [run.turns[-1][place].type for _, place in self.last]
+        moved = hoisted(self.arena, loop, tuple(given))
+        made = make_loop(self.arena, moved.operands, moved.loop, tuple(types))
+        origins = self.copier.origins
+        first = next((n for n in run.turns[0] if n.serial in origins), None)
         if first is not None:
-            origin = self.copier.origins[first.serial]
-            calls = origin.calls[: body.shared]
-            self.copier.origins[made.serial] = origin._replace(calls=calls)
+            calls = origins[first.serial].calls[: body.shared]
+            origins[made.serial] = origins[first.serial]._replace(calls=calls)
+            for serial, origin in moved.origins.items():
+                origins[serial] = origin._replace(calls=calls)
         return made
 
     def _new(self, node: Node) -> Node:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...ir.contract import ModuleFact
 from ...ir.graph import ModuleCall, Node
-from ..steps import Flow, Scope
+from ..body import Body, assigned_name
+from ..steps import Flow, Scope, below
 
 _LISTS = ("torch.nn.modules.container:ModuleList", "torch.nn.modules.container:Sequential")
 
@@ -105,3 +107,50 @@ def _carried(last: Called, item: Called, flow: Flow) -> tuple[int | None, ...] |
             return None
         found.append(None if given is then else places[given.serial])
     return tuple(found)
+
+
+def write_loop(body: Body, loop: Loop, ended: tuple[Node, ...], access: str) -> None:
+    """A loop whose results have, from one turn to the next, the names of the arguments."""
+    first, last = loop.calls[0], loop.calls[-1]
+    container = below(loop.container, access)
+    assert container is not None, "items of a list are below it"
+    show_call(body, first.call)
+    names: dict[int, str] = {}
+    given: list[str] = []
+    for node, place in zip(first.arguments, loop.carried, strict=True):
+        text = body.text(node)
+        if place is None:
+            given.append(text)
+            continue
+        if node not in ended or not text.isidentifier():
+            start, text = text, body.fresh(result_name(first.call))
+            body.lines.append(f"{text} = {start}")
+            body.assigned.add(text)
+        else:
+            del body.texts[node.serial]
+        given.append(text)
+        names[place] = text
+    item = body.fresh(_variable(first.call))
+    results = ", ".join(names[place] for place in range(len(last.results)))
+    given = [item, *given, *first.extra, "_kernels"]
+    body.lines += [
+        f"for {item} in {loop.items.format(container=container)}:",
+        f"    {results} = {first.method}({', '.join(given)})",
+    ]
+    body.texts.update((node.serial, names[place]) for place, node in enumerate(last.results))
+
+
+def show_call(body: Body, call: ModuleCall) -> None:
+    if call.line:
+        body.show(call.line)
+
+
+def result_name(call: ModuleCall) -> str:
+    """What the user's line assigns the call's result to."""
+    return (call.line and assigned_name(call.line[1])) or "x"
+
+
+def _variable(call: ModuleCall) -> str:
+    """`basic_block` for an instance of BasicBlock."""
+    name = call.type_name.rpartition(":")[2].rpartition(".")[2].strip("_")
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
