@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..ir.original import Part
+from ..ir.plan import GroupKind
 from .facts import has_facts
 from .signature import handed_on
 from .support import Call, wrapped
@@ -41,4 +42,6 @@ def replay_call() -> Call:
 def _is_worth_it(part: Part) -> bool:
     """Whether its calls are several, and change nothing but their results."""
     changes = bool(part.plan.graph.changed) or part.variant.autocast is not None
-    return part.fuses and len(part.plan.groups) >= _FEWEST and not changes
+    loops = any(group.kind is GroupKind.LOOP for group in part.plan.groups)
+    several = part.fuses and len(part.plan.groups) >= _FEWEST
+    return (several or loops) and not changes
