@@ -274,7 +274,7 @@ def _call_text(
     }
     kernels |= {each.span.operator.name: _span_call(each) for each in _each(spans)}
     if any(map(replay, forwards_of(parts))):
-        kernels["replay"] = replay_call()
+        kernels["replay"] = replay_call(_kinds(original, parts))
     return call_text(
         _slug(original), listed(libraries), {**held, **_records(original, parts)}, kernels
     )
@@ -289,6 +289,12 @@ def _records(original: Original, parts: tuple[Part, ...]) -> dict[str, str]:
     """The types of objects that the forward returns."""
     records = (r for part in parts for r in records_of(part.plan.graph.structure))
     return {maker_name(each): _maker(each, original) for each in records}
+
+
+def _kinds(original: Original, parts: tuple[Part, ...]) -> list[str]:
+    """The texts of these types, each once."""
+    records = (r for part in parts for r in records_of(part.plan.graph.structure))
+    return list(dict.fromkeys(object_expression(r.type_name, original.module) for r in records))
 
 
 def _maker(record: Record, original: Original) -> str:

@@ -411,7 +411,7 @@ def get_init_inputs():
 def test_objects_hold_the_results_of_their_own_call(
     build_folder: Path, tmp_path: Path, returned: str, tensors: Any
 ) -> None:
-    """Of what the first call left in an object nothing is given again."""
+    """Of what the first call left in an object nothing is given again, recorded as it is."""
     path = tmp_path / "objects.py"
     source = OBJECTS.replace("RETURNED", returned)
     path.write_text(source.replace("keys.device", "None") if "states)" in returned else source)
@@ -423,3 +423,6 @@ def test_objects_hold_the_results_of_their_own_call(
             x = torch.randn(4, 16)
             found, wanted = new(x), made.Model.forward(new, x)
             torch.testing.assert_close(tensors(found), tensors(wanted), rtol=1e-5, atol=1e-6)
+            assert type(found) is type(wanted)
+        holds = made.ModelNew._opweld.holds
+        assert any(map(callable, holds.kept(new).values()))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ..ir.original import Part
 from ..ir.plan import GroupKind
 from .facts import has_facts
@@ -34,9 +36,12 @@ def replay(part: Part) -> list[str]:
     ]
 
 
-def replay_call() -> Call:
-    """What makes the function that the forward calls."""
-    return "_replaying", [f'op("opweld_{name}")' for name in ("prepare", "replay", "forget")]
+def replay_call(kinds: Iterable[str]) -> Call:
+    """What makes the function that the forward calls; `kinds` are the texts of the classes of
+    objects that it returns.
+    """
+    operators = [f'op("opweld_{name}")' for name in ("prepare", "replay", "forget")]
+    return "_replaying", [*operators, *kinds]
 
 
 def _is_worth_it(part: Part) -> bool:
