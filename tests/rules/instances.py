@@ -18,8 +18,10 @@ from opweld.ir.attrs import (
     NanToNumAttrs,
     PadAttrs,
     PermuteAttrs,
+    ReduceAttrs,
     ShapeAttrs,
     SliceAttrs,
+    WindowAttrs,
 )
 from opweld.ir.check import InvalidGraph, check
 from opweld.ir.graph import Arena, Graph, Node
@@ -30,6 +32,7 @@ from opweld.ir.rules.pattern import AnyOf, Apply, Const, Match, Pattern, Var, bu
 from opweld.ir.rules.rewrite import Rule, apply_rule
 from opweld.ir.types import DType, ShapeMismatch, TensorType
 
+_SHAPED = (Kind.VIEW, Kind.REDUCTION)
 DTYPES = (DType.F32, DType.F64, DType.F16, DType.BF16, DType.I32, DType.I64, DType.U8, DType.BOOL)
 CONSTANTS = (2.0, 0.5, -0.25, 3.0, 0.1, 1.0, -1.0, 0.0, -0.0, 6.0, 1e-3, 2.0**100, float("inf"))
 FORMS = (None, Op.TANH, Op.RELU, Op.EXP, Op.ABS, Op.SIGMOID, Op.SQRT, Op.SIGN)
@@ -83,7 +86,7 @@ def _with_inputs(output: Node, other: Node) -> Graph:
 
 def _roots(before: Pattern, dtype: DType) -> Iterator[tuple[Arena, Node]]:
     names = tuple(dict.fromkeys(_names(before)))
-    is_view = any(isinstance(op, Op) and OPS[op].kind is Kind.VIEW for _, op in names)
+    is_view = any(isinstance(op, Op) and OPS[op].kind in _SHAPED for _, op in names)
     for choice in product(*(_candidates(kind, dtype, is_view) for _, kind in names)):
         arena = Arena()
         bindings = {
@@ -158,6 +161,17 @@ _ATTRS: dict[object, tuple] = {
         PadAttrs((0, 1, 0, 0), (0, 0, 0, 2), 7.0),
     ),
     Op.CAT: tuple(CatAttrs(dim) for dim in range(4)),
+    Op.WINDOW: (
+        WindowAttrs(3, 4, 1, 1),
+        WindowAttrs(3, 2, 2, 1),
+        WindowAttrs(1, 2, 1, 1, 5),
+        WindowAttrs(2, 1, 1, 1),
+        WindowAttrs(3, 2, 1, 2),
+    ),
+    **dict.fromkeys(
+        (op for op, row in OPS.items() if row.kind is Kind.REDUCTION),
+        (ReduceAttrs((2,)), ReduceAttrs((2,), first=True), ReduceAttrs((3,)), ReduceAttrs((2, 3))),
+    ),
 }
 
 

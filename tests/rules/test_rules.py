@@ -9,7 +9,7 @@ from tests.rules.instances import DTYPES, instances
 from tests.rules.promises import broken_gradients, broken_values, broken_values_in_torch
 
 from opweld.ir.ops import Op
-from opweld.ir.rules.pattern import Const, Var, call
+from opweld.ir.rules.pattern import Const, Number, Var, call
 from opweld.ir.rules.rewrite import Domain, Numerics, Rule
 from opweld.ir.types import DType
 from opweld.simplify.rules import RULES
@@ -51,6 +51,7 @@ def test_names_are_distinct():
 
 x, y, c = Var("x"), Var("y"), Const("c")
 relu, clamp_min, sqrt = call(Op.RELU), call(Op.CLAMP_MIN), call(Op.SQRT)
+amax, amin = call(Op.AMAX), call(Op.AMIN)
 EXACT, VALUE, REORDER = Numerics.EXACT, Numerics.VALUE, Numerics.REORDER
 
 FLOAT = Domain.FLOAT
@@ -63,10 +64,21 @@ WRONG_VALUES = (
     Rule("nearly-three", x * 3.0, x * 3.00001, REORDER, domain=FLOAT),
     Rule("div-any", x / c, x * (1.0 / c), EXACT, domain=FLOAT),
     Rule("sqrt-square", sqrt(x * x), x, VALUE, domain=FLOAT),
+    Rule("sub-self-any", x - x, Number(0.0), VALUE, domain=FLOAT),
+    Rule("softmax-one-any", call(Op.EXP)(x - x), (x - x) * 0.0 + 1.0001, VALUE, domain=FLOAT),
+    Rule("amin-amax", amin(relu(x), attrs="p"), relu(amax(x, attrs="p")), VALUE, domain=FLOAT),
+    Rule("sum-amax", call(Op.SUM)(x, attrs="p"), amax(x, attrs="p"), VALUE, domain=FLOAT),
 )
 WRONG_DERIVATIVES = (
     Rule("clamp-to-relu", clamp_min(x, 0.0), relu(x), EXACT, domain=FLOAT),
     Rule("relu-to-maximum", relu(x), call(Op.MAXIMUM)(x, 0.0), EXACT, domain=FLOAT),
+    Rule(
+        "amax-relu-to-maximum",
+        amax(relu(x), attrs="p"),
+        call(Op.MAXIMUM)(amax(x, attrs="p"), 0.0),
+        VALUE,
+        domain=FLOAT,
+    ),
 )
 
 

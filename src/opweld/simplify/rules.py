@@ -9,6 +9,16 @@ from .clamps import CLAMPS
 from .comparisons import COMPARISONS
 from .decompose import DECOMPOSE
 from .folding import FOLDING
+from .sizes import SIZES
 from .views import VIEWS
 
-RULES: tuple[Rule, ...] = (*FOLDING, *CASTS, *ALGEBRA, *DECOMPOSE, *CLAMPS, *COMPARISONS, *VIEWS)
+RULES: tuple[Rule, ...] = (
+    *FOLDING,
+    *CASTS,
+    *ALGEBRA,
+    *DECOMPOSE,
+    *CLAMPS,
+    *COMPARISONS,
+    *VIEWS,
+    *SIZES,
+)

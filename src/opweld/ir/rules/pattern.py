@@ -19,6 +19,7 @@ from typing import Any
 from ..attrs import NO_ATTRS, ConstAttrs
 from ..graph import Arena, Node
 from ..ops import OPS, Kind, Op
+from ..types import DType
 
 Bindings = Mapping[str, Any]
 
@@ -252,7 +253,9 @@ def _build_apply(pattern: Apply, match: Match) -> Node:
         build(arg, match) if isinstance(arg, (Var, Const, Apply)) else _built_value(arg, match)
         for arg in pattern.args
     ]
-    told = next((arg for arg in built if isinstance(arg, Node)), _first_operand(match.root))
+    nodes = [arg for arg in built if isinstance(arg, Node)] or [_first_operand(match.root)]
+    # Beside a condition of `where` it is the other operand that tells.
+    told = next((node for node in nodes if node.type.dtype is not DType.BOOL), nodes[0])
     operands = (_as_node(arg, told, match.arena) for arg in built)
     return match.arena.make(pattern.op, *operands, attrs=_built_attrs(pattern.attrs, match))
 
