@@ -32,10 +32,11 @@ from benchmarks.mutation import report  # noqa: E402
 from opweld.account import SCHEMA_VERSION, Account  # noqa: E402
 from opweld.driver import compile_file  # noqa: E402
 from opweld.ir.ops import OPS, Kind, Op  # noqa: E402
+from opweld.ir.rules.rewrite import Rule  # noqa: E402
 from opweld.judge.numerics import grade  # noqa: E402
 from opweld.options import Options, environment_table, flag_table  # noqa: E402
 from opweld.schema import schema_of  # noqa: E402
-from opweld.simplify.rules import RULES  # noqa: E402
+from opweld.simplify.rules import LINEAR, LINEAR_FINITE, RULES  # noqa: E402
 from opweld.target import TARGETS  # noqa: E402
 
 PAGES = (ROOT / "README.md", ROOT / "benchmarks" / "README.md", *sorted(FOLDER.glob("*.md")))
@@ -63,8 +64,16 @@ def op_table() -> str:
 
 def rule_list() -> str:
     """Every rule as it prints, in the order in which they are tried."""
-    lines = [line for rule in RULES for line in _wrapped(str(rule), WIDTH)]
-    return _block("text", lines)
+    return _listed(RULES)
+
+
+def linear_rule_list() -> str:
+    """The same of the rules that change what is computed; those for finite inputs last."""
+    return _listed((*LINEAR, *LINEAR_FINITE))
+
+
+def _listed(rules: Iterable[Rule]) -> str:
+    return _block("text", [line for rule in rules for line in _wrapped(str(rule), WIDTH)])
 
 
 def target_table() -> str:
@@ -159,6 +168,7 @@ PARTS: dict[str, Callable[..., str]] = {
     "environment": environment_table,
     "ops": op_table,
     "rules": rule_list,
+    "linear-rules": linear_rule_list,
     "targets": target_table,
     "grades": grade_table,
     "classes": classes,

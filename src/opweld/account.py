@@ -58,6 +58,7 @@ class Account:
     seconds: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     decisions: tuple[Decision, ...] = ()
+    rewritten: tuple[str, ...] = ()
 
 
 def of_delivery(delivery: Delivery) -> dict[str, Any]:
@@ -106,6 +107,7 @@ def _compilation(compiled: Compiled) -> dict[str, Any]:
     return {
         "plan": compiled.plan_rows,
         "rules": tuple(FiredRule(name, numerics) for name, numerics in compiled.rules),
+        "rewritten": compiled.rewritten,
         "library": tuple(LeftCall(op, reason) for op, reason in compiled.library),
         "seconds": compiled.seconds,
     }

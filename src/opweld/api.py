@@ -144,6 +144,7 @@ def optimize(
     seed: int | None = None,
     check: bool = True,
     weight_cache: bool = True,
+    algebra: str = "exact",
     baselines: str | Sequence[str] | None = None,
     thorough: bool = False,
     stop_at_first: bool = True,
@@ -166,6 +167,7 @@ def optimize(
         target: "auto" is the device that the module and the inputs are on.
         check: pickle the module for child processes, which verify and time the result.
         weight_cache: keep forms of weights that products read faster from call to call.
+        algebra: "exact", "finite" (assume finite inputs) or "off": how the mathematics may change.
         baselines: what it is timed beside, of "eager", "compile", "graph" and "autotune".
         seed, thorough, stop_at_first, time_limit_s, sandbox, pass_env: as on the command line.
         verbose: show the progress on stderr.
@@ -175,17 +177,15 @@ def optimize(
         JudgeFailed: what was made is not equivalent; its `judgement` says why.
     """
     args, named = _call_of(module, example_inputs, kwargs)
+    plain = {"precision": precision, "mode": mode, "seed": seed, "check": check, "algebra": algebra}
     options = from_environment(
         None,
         target=_target(target, module, (args, named)),
-        precision=precision,
-        mode=mode,
         autocast=listed(autocast),
         dtype=listed(dtype),
         dynamic=_dynamic(dynamic_shapes or {}),
-        seed=seed,
-        check=check,
         weight_cache=weight_cache,
+        **plain,
         baselines=None if baselines is None else ",".join(listed(baselines) or ()),
         **_limits(time_limit_s, sandbox, pass_env, thorough, stop_at_first),
     )

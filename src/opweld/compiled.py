@@ -54,7 +54,7 @@ class Compiled:
 
     `stages` maps each stage's name to its canonical text; `library` lists the ops left to PyTorch
     and why; `rules` the rules that fired, with what each promises about numbers; `seconds` the time
-    each stage took.
+    each stage took; `rewritten` says what became of the mathematics, a sentence each.
     """
 
     text: str
@@ -64,6 +64,7 @@ class Compiled:
     library: tuple[tuple[str, str], ...] = ()
     rules: tuple[tuple[str, str], ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
+    rewritten: tuple[str, ...] = ()
 
     @property
     def main_rows(self) -> tuple[PlanRow, ...]:
@@ -88,4 +89,4 @@ def from_data(data: dict[str, Any]) -> Compiled:
     """The value that `Compiled.to_data` described, after a trip through JSON."""
     rows = tuple(_row(row) for row in data["plan_rows"])
     pairs = {name: tuple((a, b) for a, b in data[name]) for name in ("library", "rules")}
-    return Compiled(**{**data, "plan_rows": rows, **pairs})
+    return Compiled(**{**data, "plan_rows": rows, "rewritten": tuple(data["rewritten"]), **pairs})

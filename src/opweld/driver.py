@@ -27,6 +27,7 @@ from opweld.emission.replay import replay
 from opweld.emit import emit
 from opweld.errors import CaptureError, OriginalKept
 from opweld.inputs import cut_batch, on_device
+from opweld.ir.algebra import Algebra
 from opweld.ir.calls import condensing_lines, module_of, places_of
 from opweld.ir.check import check
 from opweld.ir.contract import Capture, Needs, Submodule, Variant
@@ -41,6 +42,7 @@ from opweld.ir.ops import Kind, Op
 from opweld.ir.original import Original, Part, bodies_of, forwards_of
 from opweld.ir.plan import Conditions, Group, GroupKind, Plan, PointwiseSchedule
 from opweld.ir.rules.rewrite import Simplified
+from opweld.ir.rules.told import file_lines, plan_lines
 from opweld.ir.text import to_text
 from opweld.lower import lower
 from opweld.lower.lifting import lifting
@@ -183,7 +185,8 @@ def tunables_of(ready: Ready, options: Options, table: Table) -> tuple[Tunable, 
     text, the first one.
     """
     variant = ready.captured.variants[0]
-    graph = simplify(variant.graph, arena_of(variant.graph)).graph
+    arena, algebra = arena_of(variant.graph), Algebra(options.algebra)
+    graph = simplify(variant.graph, arena, None, algebra).graph
     conditions = _conditions(variant, options)
     plan = make_plan(graph, ready.target, options.exclude, "", conditions, table)
     found = tunables(plan.graph, plan, ready.target, conditions, table)
@@ -234,7 +237,8 @@ def _compile(trace: Trace, ready: Ready, options: Options, table: Table) -> Comp
     kernels = trace.run("lower", kernels_of, parts)
     source = trace.run("render", render, captured.name, kernels, target.language)
     calls = trace.run("host", host, parts, target.language, any(map(replay, forwards_of(parts))))
-    head = _head(original, target, parts, captured)
+    changed = dict.fromkeys(line for each in lines for line in each.head)
+    head = "\n".join([_head(original, target, parts, captured), *changed])
     text = trace.run(
         "emit", emit, original, parts, libraries(source, calls), head, needs_of(options)
     )
@@ -244,10 +248,12 @@ def _compile(trace: Trace, ready: Ready, options: Options, table: Table) -> Comp
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One variant on its way down."""
+    """One variant on its way down; `told` and `head` say what became of its mathematics."""
 
     simplified: Simplified
     part: Part
+    told: tuple[str, ...]
+    head: tuple[str, ...]
 
 
 def _with_bodies(
@@ -274,7 +280,8 @@ def _is_kept(lines: tuple[_Line, ...]) -> bool:
 
 def _down(trace: Trace, variant: Variant, target: Target, options: Options, table: Table) -> _Line:
     conditions = _conditions(variant, options)
-    simplified = trace.run("simplify", simplify, variant.graph, arena_of(variant.graph))
+    arena, algebra = arena_of(variant.graph), Algebra(options.algebra)
+    simplified = trace.run("simplify", simplify, variant.graph, arena, None, algebra)
     plan = trace.run(
         "plan",
         make_plan,
@@ -288,7 +295,9 @@ def _down(trace: Trace, variant: Variant, target: Target, options: Options, tabl
     plan = trace.run("lower", with_tensor_lists, plan, _by_skeleton(target))
     kernels = trace.run("lower", lower, plan)
     plan = with_traffic(plan, kernels, target, conditions.sizes)
-    return _Line(simplified, Part(_of_products(variant, plan), plan, kernels))
+    told = plan_lines(simplified.rewritten, algebra, conditions.sizes)
+    part = Part(_of_products(variant, plan), plan, kernels)
+    return _Line(simplified, part, tuple(told), tuple(file_lines(simplified.rewritten, algebra)))
 
 
 def _by_skeleton(target: Target) -> Callable[[Lowered], bool]:
@@ -373,7 +382,8 @@ def _note_texts(
     trace.note("graph", "\n".join(to_text(line.simplified.graph) for line in lines))
     trace.note("rules", "\n".join(str(fired) for line in lines for fired in line.simplified.fired))
     left = [f"{paths or 'forward'}: as it is, {why}" for paths, why in captured.left]
-    trace.note("plan", "\n".join([*(to_text(line.part.plan) for line in lines), *left]))
+    plans = ["\n".join([*line.told, to_text(line.part.plan)]) for line in lines]
+    trace.note("plan", "\n".join([*plans, *left]))
     trace.note("kernel", "\n".join(map(to_text, kernels_of(line.part for line in lines))))
     trace.note("source", source, ".cu" if "__global__" in source else ".cpp")
     trace.note("emit", text)
@@ -395,6 +405,7 @@ def _account(
         stages=trace.texts,
         library=tuple(dict.fromkeys((row.name, row.reason) for row in left)),
         rules=tuple(sorted((name, str(numerics)) for name, numerics in fired.items())),
+        rewritten=tuple(dict.fromkeys(each for line in lines for each in line.head)),
         seconds=trace.seconds,
     )
 

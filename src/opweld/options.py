@@ -28,6 +28,7 @@ MODES = ("own", "eval", "training", "both")
 AUTOCASTS = ("bfloat16", "float16")
 LOGS = ("info", "plan", "guards")
 DTYPES = ("float16", "bfloat16", "float32", "float64")
+ALGEBRAS = ("exact", "finite", "off")
 OWN_TABLE = Path(__file__).with_name("schedules.txt")
 
 
@@ -81,6 +82,12 @@ class Options:
     )
     weight_cache: bool = _option(
         True, "Derive nothing from a weight that lasts from call to call.", "--no-weight-cache"
+    )
+    algebra: str = _option(
+        "exact",
+        "How far the mathematics may change: exact, with NaN and infinities as in the original; "
+        "finite, where inputs and weights are assumed to be finite; off.",
+        "--algebra",
     )
     thorough: bool = _option(
         False,
@@ -152,6 +159,10 @@ class Options:
             )
         if self.mode not in MODES:
             raise UserError(f"there is no mode {self.mode!r}", next_step=f"use {_either(MODES)}")
+        if self.algebra not in ALGEBRAS:
+            raise UserError(
+                f"there is no algebra {self.algebra!r}", next_step=f"use {_either(ALGEBRAS)}"
+            )
         _refuse_others("--autocast", self.autocast, AUTOCASTS)
         _refuse_others("--dtype", self.dtype, DTYPES)
         _refuse_others("OPWELD_LOG", listed(self.log) or (), LOGS)

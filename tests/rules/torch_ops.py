@@ -9,6 +9,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from opweld.ir.attrs import Operand
 from opweld.ir.graph import Graph, Node
 from opweld.ir.numpy.interpret import bind_sizes, in_structure, numbered
 from opweld.ir.ops import Op
@@ -246,7 +247,7 @@ TORCH: Mapping[Op, Callable[..., Any]] = {
 
 
 def run_torch(graph: Graph, feeds: Mapping[str, torch.Tensor]) -> Any:
-    """The outputs of `graph` (no calls in it) as PyTorch computes them, with gradients."""
+    """The outputs of `graph` as PyTorch computes them, with gradients."""
     arrays = {name: np.empty(tuple(t.shape)) for name, t in feeds.items()}
     sizes = bind_sizes(graph, arrays, {})
     values: dict[int, torch.Tensor] = {}
@@ -265,6 +266,11 @@ def _value(node: Node, values, feeds, sizes) -> torch.Tensor:
     if node.op is Op.IOTA:
         return (attrs.start + attrs.step * torch.arange(attrs.length)).to(dtype)
     operands = [values[operand.serial] for operand in node.inputs]
+    if node.op is Op.CALL:
+        namespace, name, overload = node.attrs.target.split(".")
+        function = getattr(getattr(getattr(torch.ops, namespace), name), overload)
+        given = [operands[a.index] if isinstance(a, Operand) else a for a in attrs.arguments]
+        return function(*given, **dict(attrs.keywords))
     return call_torch(node.op, operands, attrs)
 
 

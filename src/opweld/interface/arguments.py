@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from opweld.judge.values import ALL_BASELINES, JUDGED_MODES, PRECISIONS, SCOPES
-from opweld.options import AUTOCASTS, DTYPES, MODES, TARGETS, option_help
+from opweld.options import ALGEBRAS, AUTOCASTS, DTYPES, MODES, TARGETS, option_help
 from opweld.options import PRECISIONS as COMPILED_PRECISIONS
 from opweld.sandbox import SANDBOXES
 
@@ -38,6 +38,16 @@ Judgeable = Annotated[
         metavar="[MODEL_new.py]",
         show_default=False,
         help="A file or a package with ModelNew. Default: MODEL.py has both.",
+    ),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="OUT",
+        help="A file, or by a name without .py a package: a folder with kernels in files of "
+        "their own. Default: MODEL_new.py beside it.",
     ),
 ]
 Reference = Annotated[
@@ -115,6 +125,7 @@ Thorough = Annotated[bool, typer.Option("--thorough", help=option_help("thorough
 All = Annotated[bool, typer.Option("--all", help=option_help("stop_at_first"))]
 NoCheck = Annotated[bool, typer.Option("--no-check", help=option_help("check"))]
 NoCache = Annotated[bool, typer.Option("--no-weight-cache", help=option_help("weight_cache"))]
+Algebraic = Annotated[str | None, choice(ALGEBRAS, "--algebra", option_help("algebra"))]
 Json = Annotated[
     Path | None,
     typer.Option("--json", metavar="FILE", help="Write everything as JSON; - is standard output."),

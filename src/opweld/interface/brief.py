@@ -60,7 +60,7 @@ def of_delivery(delivery: Delivery) -> Brief:
     """What `opweld optimize` made, and how it was judged."""
     rows, judgement, name = delivery.compiled.main_rows, delivery.judgement, delivery.model.name
     kernels = _fused(rows, delivery.kernels)
-    left = _left(rows)
+    left = (*_left(rows), *_rewritten(delivery.compiled.rewritten))
     written = Fact("Written", str(delivery.out), lines=0)
     if judgement is None:
         title = f"{name} for {delivery.compiled.target}"
@@ -71,6 +71,11 @@ def of_delivery(delivery: Delivery) -> Brief:
     notes = _notes((*delivery.notes, *_remarks(judgement)))
     facts = (*left, *_figures(judgement), *notes, _verdict(judgement), written, _next(delivery))
     return Brief(f"{name}{_where(judgement)}", kernels, facts)
+
+
+def _rewritten(sentences: Sequence[str]) -> tuple[Fact, ...]:
+    """What became of the mathematics."""
+    return tuple(Fact("Algebra", each.rstrip(".")) for each in sentences)
 
 
 def of_judgement(judgement: Judgement, names: tuple[Path, Path]) -> Brief:

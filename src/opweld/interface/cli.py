@@ -21,6 +21,7 @@ from opweld.errors import UnsupportedPrecision, UserError
 from opweld.interface import doctor, logs
 from opweld.interface.arguments import (
     Accepted,
+    Algebraic,
     All,
     Autocast,
     Baselines,
@@ -37,6 +38,7 @@ from opweld.interface.arguments import (
     Model,
     NoCache,
     NoCheck,
+    Out,
     PassEnv,
     Precision,
     Reference,
@@ -103,16 +105,7 @@ def about(
 )
 def optimize_command(
     model: Model,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="OUT",
-            help="A file, or by a name without .py a package: a folder with kernels in files of "
-            "their own. Default: MODEL_new.py beside it.",
-        ),
-    ] = None,
+    out: Out = None,
     target: Target = None,
     precision: Precision = None,
     mode: Mode = None,
@@ -123,6 +116,7 @@ def optimize_command(
     seed: Seed = None,
     no_check: NoCheck = False,
     no_weight_cache: NoCache = False,
+    algebra: Algebraic = None,
     baselines: Baselines = None,
     thorough: Thorough = False,
     go_on: All = False,
@@ -147,6 +141,7 @@ def optimize_command(
             seed=seed,
             check=not no_check,
             weight_cache=not no_weight_cache,
+            algebra=algebra,
             baselines=baselines,
             thorough=thorough,
             stop_at_first=not go_on,
@@ -278,6 +273,7 @@ def plan_command(
     dtype: Dtype = None,
     dynamic: Dynamic = None,
     batch: Batch = None,
+    algebra: Algebraic = None,
     time_limit: TimeLimit = None,
     sandbox: Sandboxed = None,
     pass_env: PassEnv = None,
@@ -295,6 +291,7 @@ def plan_command(
             dtype=listed(dtype),
             dynamic=tuple(dynamic or ()),
             batch=batch,
+            algebra=algebra,
             check=False,
             time_limit_s=time_limit,
             sandbox=sandbox,

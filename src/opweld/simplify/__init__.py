@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..ir.algebra import Algebra
 from ..ir.graph import Arena, Graph
-from ..ir.rules.rewrite import Simplified, rewrite
+from ..ir.rules.rewrite import Simplified
 from .outputs import keep_fresh
-from .rules import RULES
+from .rounds import in_rounds
+from .rules import LINEAR, LINEAR_FINITE, RULES, linear_rules
 
 
-def simplify(graph: Graph, arena: Arena, enabled: frozenset[str] | None = None) -> Simplified:
-    """`graph` rewritten by every rule, or by those named in `enabled`.
+def simplify(
+    graph: Graph,
+    arena: Arena,
+    enabled: frozenset[str] | None = None,
+    algebra: Algebra = Algebra.EXACT,
+) -> Simplified:
+    """`graph` rewritten by every rule that `algebra` allows, or by those of them named in
+    `enabled`.
 
     Common subexpressions are one node already, by interning, and nodes that no output needs are
     gone. An output that was computed stays so: it never becomes an input itself. Values keep what
@@ -20,9 +28,13 @@ def simplify(graph: Graph, arena: Arena, enabled: frozenset[str] | None = None) 
     Raises KeyError for a name in `enabled` that is no rule.
     """
     if enabled is not None:
-        unknown = sorted(enabled - {rule.name for rule in RULES})
+        known = {rule.name for rule in (*RULES, *LINEAR, *LINEAR_FINITE)}
+        unknown = sorted(enabled - known)
         if unknown:
             raise KeyError(f"no rule is named {', '.join(unknown)}")
-    rules = tuple(rule for rule in RULES if enabled is None or rule.name in enabled)
-    result = rewrite(graph, rules, arena)
+    rules, linear = (
+        tuple(rule for rule in own if enabled is None or rule.name in enabled)
+        for own in (RULES, linear_rules(algebra))
+    )
+    result = in_rounds(graph, rules, linear, arena)
     return replace(result, graph=keep_fresh(graph, result.graph, arena))

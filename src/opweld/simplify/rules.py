@@ -1,12 +1,18 @@
-"""All rules, in the order in which they are tried on a node."""
+"""All rules, in the order in which they are tried on a node.
+
+RULES make a graph simple. Those of `linear_rules` change what is computed, and ask who reads what;
+they are tried on a graph that is simple.
+"""
 
 from __future__ import annotations
 
+from ..ir.algebra import Algebra
 from ..ir.rules.rewrite import Rule
 from .algebra import ALGEBRA
 from .casts import CASTS
 from .clamps import CLAMPS
 from .comparisons import COMPARISONS
+from .condense import CONDENSE, CONDENSE_FINITE
 from .decompose import DECOMPOSE
 from .folding import FOLDING
 from .sizes import SIZES
@@ -22,3 +28,12 @@ RULES: tuple[Rule, ...] = (
     *VIEWS,
     *SIZES,
 )
+
+LINEAR: tuple[Rule, ...] = CONDENSE
+LINEAR_FINITE: tuple[Rule, ...] = CONDENSE_FINITE
+"""The same rules where all inputs are assumed to be finite."""
+
+
+def linear_rules(algebra: Algebra) -> tuple[Rule, ...]:
+    """The rules that change what is computed, as far as NaN and infinities are of no matter."""
+    return {Algebra.OFF: (), Algebra.EXACT: LINEAR, Algebra.FINITE: LINEAR_FINITE}[algebra]

@@ -12,7 +12,7 @@ ways round.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,12 +142,30 @@ def _operand_text(pattern: Pattern) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Readers:
+    """Which nodes of a graph read each, and the serials of those that it returns."""
+
+    by: Mapping[int, tuple[Node, ...]]
+    returned: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Match:
-    """Where a pattern fits: the node at its root, and what each name stands for."""
+    """Where a pattern fits: the node at its root, and what each name stands for. `readers` are
+    known in a rewrite that keeps the graph as it was before.
+    """
 
     root: Node
     bindings: Bindings
     arena: Arena
+    readers: Readers | None = None
+
+    def is_read_only_by(self, node: Node, others: Collection[Node]) -> bool:
+        """Whether nothing else is known to read a node, nor can."""
+        if self.readers is None or node.serial in self.readers.returned:
+            return False
+        known = self.readers.by.get(node.serial)
+        return known is not None and all(reader in others for reader in known)
 
     def node(self, name: str) -> Node:
         node: Node = self.bindings[name]

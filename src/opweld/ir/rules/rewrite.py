@@ -13,10 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from ..attrs import ShapeAttrs
-from ..graph import Arena, Graph, Node, Origin
+from ..expr import Size
+from ..graph import Arena, Graph, Node, Origin, consumers
 from ..ops import Op
 from ..types import DType, ShapeMismatch, broadcast
-from .pattern import AnyOf, Apply, Match, Pattern, build, matches
+from .pattern import AnyOf, Apply, Match, Pattern, Readers, build, matches
 
 FUEL = 100_000
 """Rules fired before a rewrite gives up: far above what any model needs, reached in seconds."""
@@ -68,8 +69,23 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
+class Told:
+    """A rewrite as mathematics, in the names of the user, with the operations of both sides and
+    the bytes that need no longer move.
+    """
+
+    before: str
+    after: str
+    flops_before: Size
+    flops_after: Size
+    bytes_saved: Size
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
-    """`before` may be replaced by `after`; a result of a smaller shape is broadcast to the old."""
+    """`before` may be replaced by `after`; a result of a smaller shape is broadcast to the old.
+    What a rule that changes the work does to it is `told`.
+    """
 
     name: str
     before: Pattern
@@ -77,6 +93,7 @@ class Rule:
     numerics: Numerics
     when: Condition | None = None
     domain: Domain = Domain.ANY
+    told: Callable[[Match], Told] | None = None
 
     def __str__(self) -> str:
         condition = f" if {self.when.text}" if self.when else ""
@@ -90,11 +107,22 @@ Fired = tuple[tuple[str, Numerics, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
+class Rewritten:
+    """Where a rule changed the work of a graph: the rule, the user's line, and what it did."""
+
+    rule: str
+    numerics: Numerics
+    place: str
+    told: Told
+
+
+@dataclass(frozen=True, slots=True)
 class Simplified:
-    """A rewritten graph, and the rules that made it."""
+    """A rewritten graph, the rules that made it, and what they did to its work."""
 
     graph: Graph
     fired: Fired
+    rewritten: tuple[Rewritten, ...] = ()
 
 
 class RulesDoNotEnd(RuntimeError):
@@ -105,16 +133,22 @@ class IllTypedRule(ValueError):
     """A rule whose right side has another type than its left; the text names the rule."""
 
 
-def rewrite(graph: Graph, rules: tuple[Rule, ...], arena: Arena, fuel: int = FUEL) -> Simplified:
+def rewrite(
+    graph: Graph,
+    rules: tuple[Rule, ...],
+    arena: Arena,
+    fuel: int = FUEL,
+    readers: Readers | None = None,
+) -> Simplified:
     """`graph` with the rules applied, operands first, until none fits any node.
 
     The first rule that fits wins; what it makes is rewritten again. Nodes that no output needs are
     gone. New nodes take the origin of the node that they replace. PyTorch calls keep their order,
-    by serial.
+    by serial. Rules that ask who reads a node need the `readers` of the graph.
 
     Raises RulesDoNotEnd after `fuel` steps or where rules undo one another, and IllTypedRule.
     """
-    rewriter = _Rewriter(_by_op(rules), arena, dict(graph.origins), fuel)
+    rewriter = _Rewriter(_by_op(rules), arena, dict(graph.origins), fuel, readers)
     # Calls first, in their order: it is that of the random numbers they draw.
     calls = sorted((n for n in graph.nodes() if n.op is Op.CALL), key=lambda n: n.serial)
     for call in calls:
@@ -127,7 +161,13 @@ def rewrite(graph: Graph, rules: tuple[Rule, ...], arena: Arena, fuel: int = FUE
         if node.serial in rewriter.origins
     )
     fired = tuple((name, numerics, n) for name, (numerics, n) in rewriter.fired.items())
-    return Simplified(replace(result, origins=origins), fired)
+    return Simplified(replace(result, origins=origins), fired, tuple(rewriter.rewrites))
+
+
+def readers_of(graph: Graph) -> Readers:
+    """Who reads each node of a graph."""
+    returned = frozenset(node.serial for node in graph.outputs)
+    return Readers(consumers(graph.nodes()), returned)
 
 
 def _by_op(rules: tuple[Rule, ...]) -> dict[Op, tuple[Rule, ...]]:
@@ -149,10 +189,12 @@ class _Rewriter:
     arena: Arena
     origins: dict[int, Origin]
     fuel: int
+    readers: Readers | None = None
     forward: dict[int, Node] = field(default_factory=dict)
     done: dict[int, Node] = field(default_factory=dict)
     fired: dict[str, tuple[Numerics, int]] = field(default_factory=dict)
     new_calls: set[int] = field(default_factory=set)
+    rewrites: list[Rewritten] = field(default_factory=list)
 
     def rewritten(self, root: Node) -> Node:
         """The last form of `root`, without recursion: graphs can be deep."""
@@ -220,11 +262,18 @@ class _Rewriter:
 
     def _apply_first(self, node: Node) -> Node:
         for rule in self.rules[node.op]:
-            made = apply_rule(rule, node, self.arena)
-            if made is not None:
+            match = match_of(rule, node, self.arena, self.readers)
+            if match is not None:
                 self._count(rule)
-                return made
+                self._tell(rule, match[0])
+                return match[1]
         return node
+
+    def _tell(self, rule: Rule, match: Match) -> None:
+        if rule.told is not None:
+            origin = self.origins.get(match.root.serial)
+            place = origin.place if origin else ""
+            self.rewrites.append(Rewritten(rule.name, rule.numerics, place, rule.told(match)))
 
     def _count(self, rule: Rule) -> None:
         _, count = self.fired.get(rule.name, (rule.numerics, 0))
@@ -248,17 +297,25 @@ class _Rewriter:
         return ", ".join(f"{name} ({count} times)" for name, (_, count) in often[:4])
 
 
-def apply_rule(rule: Rule, node: Node, arena: Arena) -> Node | None:
+def apply_rule(rule: Rule, node: Node, arena: Arena, readers: Readers | None = None) -> Node | None:
     """What `rule` makes of `node`, or None where it does not fit. Raises IllTypedRule."""
+    found = match_of(rule, node, arena, readers)
+    return None if found is None else found[1]
+
+
+def match_of(
+    rule: Rule, node: Node, arena: Arena, readers: Readers | None
+) -> tuple[Match, Node] | None:
+    """How `rule` fits `node`, and what it makes of it. Raises IllTypedRule."""
     told = node.inputs[0] if node.inputs else node
     if not rule.domain.holds(told.type.dtype):
         return None
     for bindings in matches(rule.before, node, {}):
-        match = Match(node, bindings, arena)
+        match = Match(node, bindings, arena, readers)
         if rule.when is None or rule.when.holds(match):
             made = _shaped_like(build(rule.after, match), node, rule, arena)
             if made is not node:
-                return made
+                return match, made
     return None
 
 

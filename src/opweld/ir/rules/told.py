@@ -1,0 +1,48 @@
+"""What rewrites did to the work of a graph, in lines for the plan and for the file."""
+
+from __future__ import annotations
+
+from ..algebra import Algebra
+from ..plan import Sizes, number_at
+from .rewrite import Rewritten
+
+ASSUMED = "inputs and weights are assumed to be finite (--algebra finite)"
+
+
+def plan_lines(rewritten: tuple[Rewritten, ...], algebra: Algebra, sizes: Sizes) -> list[str]:
+    """Each rewrite as mathematics, before and after, with what it saves at the example's sizes."""
+    if not rewritten:
+        return []
+    assumed = f": {ASSUMED}" if algebra is Algebra.FINITE else ""
+    lines = [f"algebra {algebra.value}{assumed}"]
+    for each in rewritten:
+        lines += [
+            f"  {each.rule} [{each.numerics.name.lower()}]"
+            f"{f'  # {each.place}' if each.place else ''}",
+            f"    before: {each.told.before}",
+            f"    after:  {each.told.after}",
+            f"    saves:  {saved_text(each, sizes)}",
+        ]
+    return lines
+
+
+def file_lines(rewritten: tuple[Rewritten, ...], algebra: Algebra) -> list[str]:
+    """The same as sentences for the head of the file."""
+    lines = [f"{each.told.before}: computed as {each.told.after}." for each in rewritten]
+    return [*lines, f"{ASSUMED.capitalize()}."] if lines and algebra is Algebra.FINITE else lines
+
+
+def saved_text(each: Rewritten, sizes: Sizes) -> str:
+    """The operations and bytes that a rewrite saves."""
+    before = number_at(each.told.flops_before, sizes)
+    after = number_at(each.told.flops_after, sizes)
+    moved = number_at(each.told.bytes_saved, sizes)
+    flops = f"{_scaled(before - after)}flop of {_scaled(before)}flop" if before else ""
+    return ", ".join(filter(None, (flops, f"{_scaled(moved)}byte" if moved else "")))
+
+
+def _scaled(number: int) -> str:
+    for unit, prefix in ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if abs(number) >= unit:
+            return f"{number / unit:.3g} {prefix}"
+    return f"{number} "

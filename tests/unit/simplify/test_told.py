@@ -1,0 +1,63 @@
+"""What the plan and the file say of rewrites."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.ir.graphs import BATCH, graph, tensor, weight
+
+from opweld.errors import UserError
+from opweld.ir.algebra import Algebra
+from opweld.ir.attrs import CallAttrs, Operand, ReduceAttrs
+from opweld.ir.graph import Arena
+from opweld.ir.ops import Op
+from opweld.ir.rules.told import ASSUMED, file_lines, plan_lines
+from opweld.ir.types import DType, TensorType
+from opweld.options import Options
+from opweld.simplify import simplify
+
+
+def summed(algebra: Algebra):
+    """The sum of a linear layer's features, on the user's line model.py:7."""
+    arena = Arena()
+    x, matrix = tensor(arena, "x", BATCH, 512), weight(arena, "self.fc.weight", 256, 512)
+    result = TensorType(DType.F32, (BATCH, 256))
+    attrs = CallAttrs("aten.linear.default", (Operand(0), Operand(1)), (), (result,), "")
+    total = arena.make(Op.SUM, arena.call((x, matrix), attrs), attrs=ReduceAttrs((1,)))
+    line = (("model.py:7", "return self.fc(x).sum(1)"),)
+    before = graph(total, origins=((total.serial, *line),))
+    return simplify(before, arena, algebra=algebra)
+
+
+def test_the_plan_has_the_line_both_sides_and_what_is_saved():
+    rewritten = summed(Algebra.EXACT).rewritten
+    assert plan_lines(rewritten, Algebra.EXACT, (("s0", 1000),)) == [
+        "algebra exact",
+        "  sum-of-product [reorder]  # model.py:7",
+        "    before: sum over the features of x @ fc.weight.T",
+        "    after:  256 * (x @ mean(fc.weight.T))",
+        "    saves:  261 Mflop of 262 Mflop, 2.05 Mbyte",
+    ]
+
+
+def test_new_nodes_stand_on_the_user_s_line():
+    after = summed(Algebra.EXACT).graph
+    places = {origin.place for _, origin in after.origins}
+    assert places == {"model.py:7"} and len(after.origins) > 4
+
+
+def test_what_is_assumed_is_told():
+    rewritten = summed(Algebra.FINITE).rewritten
+    assert ASSUMED in plan_lines(rewritten, Algebra.FINITE, ())[0]
+    assert file_lines(rewritten, Algebra.FINITE)[-1].lower().startswith("inputs and weights")
+    assert len(file_lines(rewritten, Algebra.EXACT)) == 1
+
+
+@pytest.mark.parametrize("algebra", list(Algebra), ids=lambda algebra: algebra.value)
+def test_nothing_is_told_of_nothing(algebra):
+    assert plan_lines((), algebra, ()) == file_lines((), algebra) == []
+
+
+def test_other_algebras_are_refused():
+    assert [Options(algebra=each.value).algebra for each in Algebra] == ["exact", "finite", "off"]
+    with pytest.raises(UserError, match="there is no algebra 'loose'"):
+        Options(algebra="loose")
