@@ -36,6 +36,7 @@ from opweld.ir.rules.rewrite import Rule  # noqa: E402
 from opweld.judge.numerics import grade  # noqa: E402
 from opweld.options import Options, environment_table, flag_table  # noqa: E402
 from opweld.schema import schema_of  # noqa: E402
+from opweld.simplify.needed_outputs.only_needed import TEXT as NEEDED  # noqa: E402
 from opweld.simplify.rules import LINEAR, LINEAR_FINITE, RULES  # noqa: E402
 from opweld.target import TARGETS  # noqa: E402
 
@@ -69,10 +70,10 @@ def rule_list() -> str:
 
 def linear_rule_list() -> str:
     """The same of the rules that change what is computed; those for finite inputs last."""
-    return _listed((*LINEAR, *LINEAR_FINITE))
+    return _listed((*LINEAR, *LINEAR_FINITE, NEEDED))
 
 
-def _listed(rules: Iterable[Rule]) -> str:
+def _listed(rules: Iterable[Rule | str]) -> str:
     return _block("text", [line for rule in rules for line in _wrapped(str(rule), WIDTH)])
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from ..ir.algebra import Algebra
 from ..ir.graph import Arena, Graph
 from ..ir.rules.rewrite import Simplified
+from .needed_outputs.only_needed import NAME as NEEDED
 from .outputs import keep_fresh
 from .rounds import in_rounds
 from .rules import LINEAR, LINEAR_FINITE, RULES, linear_rules
@@ -28,7 +29,7 @@ def simplify(
     Raises KeyError for a name in `enabled` that is no rule.
     """
     if enabled is not None:
-        known = {rule.name for rule in (*RULES, *LINEAR, *LINEAR_FINITE)}
+        known = {rule.name for rule in (*RULES, *LINEAR, *LINEAR_FINITE)} | {NEEDED}
         unknown = sorted(enabled - known)
         if unknown:
             raise KeyError(f"no rule is named {', '.join(unknown)}")
@@ -36,5 +37,6 @@ def simplify(
         tuple(rule for rule in own if enabled is None or rule.name in enabled)
         for own in (RULES, linear_rules(algebra))
     )
-    result = in_rounds(graph, rules, linear, arena)
+    needed = algebra is not Algebra.OFF and (enabled is None or NEEDED in enabled)
+    result = in_rounds(graph, rules, linear, arena, needed)
     return replace(result, graph=keep_fresh(graph, result.graph, arena))

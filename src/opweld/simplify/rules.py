@@ -12,9 +12,9 @@ from .algebra import ALGEBRA
 from .casts import CASTS
 from .clamps import CLAMPS
 from .comparisons import COMPARISONS
-from .condense import CONDENSE, CONDENSE_FINITE
 from .decompose import DECOMPOSE
 from .folding import FOLDING
+from .products.condense import CONDENSE, CONDENSE_FINITE
 from .sizes import SIZES
 from .views import VIEWS
 

@@ -11,9 +11,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..ir.graph import Arena, Node
-from ..ir.ops import Op
-from ..ir.rules.pattern import is_number
+from ...ir.graph import Arena, Node
+from ...ir.ops import Op
+from ...ir.rules.pattern import is_number
 
 _SIGNS = {Op.ADD: "+", Op.SUB: "-", Op.MUL: "*", Op.DIV: "/"}
 

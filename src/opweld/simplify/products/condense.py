@@ -19,18 +19,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir.attrs import CastAttrs, PermuteAttrs, ReduceAttrs, ShapeAttrs, SliceAttrs
-from ..ir.expr import Size, product
-from ..ir.graph import Arena, Node
-from ..ir.ops import Kind, Op
-from ..ir.rules.pattern import Computed, Match
-from ..ir.rules.rewrite import Condition, Domain, Numerics, Rule, Told
-from ..ir.types import DType
+from ...ir.attrs import CastAttrs, PermuteAttrs, ReduceAttrs, ShapeAttrs, SliceAttrs
+from ...ir.expr import Size, product
+from ...ir.graph import Arena, Node
+from ...ir.ops import Kind, Op
+from ...ir.rules.pattern import Computed, Match
+from ...ir.rules.rewrite import Condition, Domain, Numerics, Rule, Told
+from ...ir.types import DType
+from ..names import name_of
+from ..terms import total, x
 from .affine import Affine, affine_of
 from .feature_axes import Axes, Role, axes_of_product, through
 from .linear import Linear, call_linear, linear_of
-from .names import name_of
-from .terms import total, x
 
 LEAST_FEATURES, LEAST_TOLD_APART = 4, 8
 """Of a group: fewer are not worth it."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 
-from ..ir.expr import Size
-from ..ir.graph import Node
-from ..ir.ops import Op
+from ...ir.expr import Size
+from ...ir.graph import Node
+from ...ir.ops import Op
 
 
 class Role(enum.Enum):

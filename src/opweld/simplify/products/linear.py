@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..ir.attrs import CallAttrs, Operand
-from ..ir.expr import Size, product
-from ..ir.graph import Arena, Node
-from ..ir.ops import Op
-from ..ir.types import TensorType
+from ...ir.attrs import CallAttrs, Operand
+from ...ir.expr import Size, product
+from ...ir.graph import Arena, Node
+from ...ir.ops import Op
+from ...ir.types import TensorType
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""What outputs do not need is not computed."""

@@ -1,0 +1,1 @@
+"""Products of a value with a matrix, and what is done to their results."""
