@@ -42,7 +42,7 @@ from opweld.ir.ops import Kind, Op
 from opweld.ir.original import Original, Part, bodies_of, forwards_of
 from opweld.ir.plan import Conditions, Group, GroupKind, Plan, PointwiseSchedule
 from opweld.ir.rules.rewrite import Simplified
-from opweld.ir.rules.told import file_lines, plan_lines
+from opweld.ir.rules.told import file_lines, plan_lines, saved_flops
 from opweld.ir.text import to_text
 from opweld.lower import lower
 from opweld.lower.lifting import lifting
@@ -407,7 +407,14 @@ def _account(
         rules=tuple(sorted((name, str(numerics)) for name, numerics in fired.items())),
         rewritten=tuple(dict.fromkeys(each for line in lines for each in line.head)),
         seconds=trace.seconds,
+        saved_flops=_saved_flops(lines[0]),
     )
+
+
+def _saved_flops(line: _Line) -> int:
+    """Of the example's own variant."""
+    sizes = ((fact.name, fact.example) for fact in line.part.variant.contract.symbols)
+    return saved_flops(line.simplified.rewritten, tuple(sizes))
 
 
 def _kept_row(state: str, reason: str) -> PlanRow:

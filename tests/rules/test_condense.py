@@ -325,10 +325,18 @@ def test_any_batch_is_summed():
 def test_the_rewrite_is_told_in_the_user_s_names():
     _, after = both(of_all_scaled)
     (rewritten,) = after.rewritten
-    each = "x @ fc.weight.T + fc.bias"
-    assert rewritten.told.before.startswith("sum over the features of (2 - ")
-    assert each in rewritten.told.before
-    assert "24 * (" in rewritten.told.after
-    assert "x @ mean(fc.weight.T) + mean(fc.bias)" in rewritten.told.after
+    assert rewritten.told.before == (
+        "sum over the features of f(y) = (2 - (((y * 0.5) + y) * 0.25)),"
+        " y = x @ fc.weight.T + fc.bias"
+    )
+    assert rewritten.told.after == "24 * f(x @ mean(fc.weight.T) + mean(fc.bias))"
     assert rewritten.told.flops_before == 2 * 6 * 16 * 24
     assert rewritten.told.flops_after == 2 * 6 * 16 + 16 * 24
+
+
+@pytest.mark.parametrize(("algebra", "products"), [(Algebra.EXACT, 2), (Algebra.FINITE, 1)])
+def test_the_second_product_of_groups_is_counted(algebra, products):
+    _, after = both(of_members, algebra)
+    (rewritten,) = after.rewritten
+    assert rewritten.told.flops_after == products * 2 * ROWS * DEPTH * 3 + FEATURES * DEPTH
+    assert len(products_of(after.graph)) == products

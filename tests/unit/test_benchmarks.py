@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from benchmarks import batch_norm
+from benchmarks import algebra, batch_norm
 from benchmarks.first_contact import timed
 from benchmarks.overview import ROWS, Row, table
 from benchmarks.product_rows import tells
@@ -272,3 +272,22 @@ def test_any_models_have_no_figures_of_calls_that_differ() -> None:
     judged = {"a": {**row, "seconds": 3.2, "verdict": "grade A"}}
     told = text_of({**account, "what": "judge", "models": judged}).splitlines()[-1]
     assert told == "| a | text | whole | 2 | 9 | 3 | grade A |"
+
+
+def test_examples_of_algebra_have_their_sizes_in_one_line() -> None:
+    for path in algebra.EXAMPLES.glob("*.py"):
+        text = path.read_text("utf-8")
+        assert algebra.with_sizes(text, 1) == text
+        smaller = algebra.with_sizes(text, 64)
+        assert smaller != text and len(smaller.splitlines()) == len(text.splitlines())
+    assert "ROWS, WIDTH = 16, 8\n" in algebra.with_sizes("ROWS, WIDTH = 1024, 256\n", 64)
+
+
+def test_the_account_of_a_rewritten_model(tmp_path: Path) -> None:
+    store = tmp_path / "algebra.json"
+    algebra.main(["axis_of_one"], "exact", 64, 0.01, False, store)
+    (case,) = json.loads(store.read_text())["cases"]
+    assert case["name"] == "axis_of_one" and "sum-of-product" in case["rules"]
+    assert case["rewritten_floor_ms"] <= case["floor_ms"] and case["saved_flops"] > 0
+    assert case["opweld_error"] <= 2 * case["eager_error"] + 1e-7
+    assert {"eager_ms", "opweld_ms", "rewritten"} <= case.keys()

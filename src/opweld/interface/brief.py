@@ -22,6 +22,7 @@ GOOD, DOUBTFUL, BAD = "bold green", "bold yellow", "bold red"
 COMPUTE_BOUND = ("contraction", "convolution", "attention")
 # A ratio of times that is nearer to 1 is called neither faster nor slower than torch.compile.
 NEAR = 0.98
+REWRITES = 2  # of the mathematics, that are shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +75,11 @@ def of_delivery(delivery: Delivery) -> Brief:
 
 
 def _rewritten(sentences: Sequence[str]) -> tuple[Fact, ...]:
-    """What became of the mathematics."""
-    return tuple(Fact("Algebra", each.rstrip(".")) for each in sentences)
+    """What became of the mathematics; the first of many."""
+    shown = [Fact("Algebra", each.rstrip(".")) for each in sentences[:REWRITES]]
+    more = len(sentences) - REWRITES
+    told = (Fact("", f"and {more} more rewrites, which `opweld plan` prints"),) if more > 0 else ()
+    return (*shown, *told)
 
 
 def of_judgement(judgement: Judgement, names: tuple[Path, Path]) -> Brief:

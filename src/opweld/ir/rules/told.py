@@ -32,6 +32,12 @@ def file_lines(rewritten: tuple[Rewritten, ...], algebra: Algebra) -> list[str]:
     return [*lines, f"{ASSUMED.capitalize()}."] if lines and algebra is Algebra.FINITE else lines
 
 
+def saved_flops(rewritten: tuple[Rewritten, ...], sizes: Sizes) -> int:
+    """The operations that all of them save together."""
+    saved = (each.told.flops_before - each.told.flops_after for each in rewritten)
+    return sum(number_at(flops, sizes) for flops in saved)
+
+
 def saved_text(each: Rewritten, sizes: Sizes) -> str:
     """The operations and bytes that a rewrite saves."""
     before = number_at(each.told.flops_before, sizes)

@@ -142,11 +142,11 @@ class _Rebuilding:
 def _told(node: Node, region: Region, places: dict[int, Origin]) -> Rewritten:
     shape, part = node.type.shape, shape_of(region)
     place = places.get(node.serial)
-    text = name_of(node)
+    text = name_of(node, 1)
     saved = (product(shape) - product(part)) * node.type.dtype.itemsize_bytes
     told = Told(
-        f"all of {text}",
-        f"{text}{text_of(region, shape)}, which is all that is read",
+        text,
+        f"{text}{text_of(region, shape)}, of which no more is read",
         flops_of(node, shape),
         flops_of(node, part),
         saved,

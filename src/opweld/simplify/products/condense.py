@@ -242,7 +242,7 @@ def _mean_bias(found: Sum, bias: Node, arena: Arena) -> Node:
 # --- what the plan tells ---
 
 
-def _told(match: Match) -> Told:
+def _told(match: Match, exact: bool) -> Told:
     found = sum_of(match)
     assert found is not None, "the condition holds"
     own = found.product
@@ -252,17 +252,22 @@ def _told(match: Match) -> Told:
     mean_bias = "" if own.bias is None else f" + mean({name_of(own.bias)})"
     each = f"{value} @ {weight}{turned}{bias}"
     mean = f"{value} @ mean({weight}{turned}){mean_bias}"
+    function = "y"
     for step in reversed(found.steps):
-        each, mean = (step.text(f"({text})") for text in (each, mean))
+        function = step.text(function)
+    if found.steps:
+        each = f"f(y) = {function}, y = {each}"
     of = f"groups of {found.count} features" if found.num_results > 1 else "the features"
     rows = " and over rows" if found.over_rows else ""
-    depth, results = own.depth, found.num_results
-    flops = own.num_rows * results * depth * 2 + product(own.weight.type.shape)
+    # Infinities take a product of their own, where it is not one column.
+    products = 2 if exact and found.num_results > 1 else 1
+    flops = own.num_rows * found.num_results * own.depth * (2 * products)
     return Told(
         f"sum over {of}{rows} of {each}",
-        f"{found.count} * ({mean}){', summed over rows' if rows else ''}",
+        f"{found.count} * {'f' if found.steps else ''}({mean})"
+        f"{', summed over rows' if rows else ''}",
         own.flops,
-        flops,
+        flops + product(own.weight.type.shape),
         _bytes_of(own),
     )
 
@@ -293,7 +298,7 @@ def _rule(name: str, exact: bool) -> Rule:
         Numerics.REORDER,
         condition,
         Domain.FLOAT,
-        _told,
+        lambda match: _told(match, exact),
     )
 
 
