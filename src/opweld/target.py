@@ -93,6 +93,8 @@ class Target:
     # what it would read from farther away.
     cache_bytes: int = 0
     holds_operands: bool = False
+    # Whether kernels can find that what they made of a weight still holds.
+    keeps_results: bool = False
     multiprocessors: int = 1
     # Rows of a reduction that keep every processor busy.
     rows_in_flight: int = 1
@@ -150,6 +152,7 @@ SM_90A = Target(
     # Half of an H200's 50 MB of L2: each of its halves may keep a copy of what both read.
     cache_bytes=25_000_000,
     holds_operands=True,
+    keeps_results=True,
     multiprocessors=132,
     rows_in_flight=264,  # two blocks for each of 132 SMs
     reduction_threads=256,
@@ -191,6 +194,7 @@ SM_80 = Target(
     shared_bytes=100 * 1024,  # the least of the architectures from sm_80 on
     cache_bytes=20_000_000,  # half of the 40 MB of an A100
     holds_operands=True,
+    keeps_results=True,
     multiprocessors=108,
     rows_in_flight=216,  # two blocks for each of 108 SMs
     reduction_threads=256,

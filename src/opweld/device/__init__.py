@@ -47,8 +47,8 @@ _FILES = {
         conv/depthwise_tiles.cuh
         elements/index_cuda.cuh elements/index.h reduce/fold.h reduce/fold_cuda.cuh
         reduce/fold_chunks.cuh
-        reduce/reduce_rows.cuh reduce/publish.cuh reduce/cooperative_rows.cuh scan/scan.h
-        scan/scan_cuda.cuh
+        reduce/reduce_rows.cuh reduce/kept_rows.cuh reduce/publish.cuh
+        reduce/cooperative_rows.cuh scan/scan.h scan/scan_cuda.cuh
     """,
     "cpp": """
         elements/storage_cpp.h math/mvec.h math/math_cpp.h math/math.h elements/storage.h

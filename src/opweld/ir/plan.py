@@ -209,7 +209,8 @@ class Group:
     the POINTWISE group that takes the call's memory: the two run in turns, some rows at a time.
     A POINTWISE group has in `held` the positions in `inputs` of operands that repeat along the
     first axes, and that a thread keeps while it goes along these, and in `listed` that of a CAT
-    which its kernel is given as a list of tensors, and reads where they lie. `traffic` is known
+    which its kernel is given as a list of tensors, and reads where they lie. The results of a group
+    that is `kept` are of one weight alone, and last from call to call. `traffic` is known
     where there are kernels. Where an earlier group's kernel computes it too, `name` is that
     group's, and `planned_name`, otherwise empty, its own. Where that kernel is for any sizes,
     `lifting` is the group as the kernel knows it.
@@ -234,6 +235,7 @@ class Group:
     tail: Group | None = None
     held: tuple[int, ...] = ()
     listed: int | None = None
+    kept: bool = False
     traffic: Traffic | None = None
     planned_name: str = ""
     lifting: Lifting | None = None

@@ -74,6 +74,7 @@ def lower_reduction(
         cut=schedule.cut,
         axes=axes_of_rows(group, strided),
         unpacked=schedule.unpacked,
+        kept=group.kept,
     )
 
 

@@ -15,6 +15,7 @@ from .fusion import fuse
 from .groups import make_groups
 from .layouts import in_channels_last
 from .products.choice import choose_products
+from .products.kept import with_kept_results
 from .products.moved_results import with_moved_results
 from .products.prologues import fuse_prologues
 from .products.row_blocks import fuse_row_blocks
@@ -56,4 +57,5 @@ def make_plan(
     groups = fuse_prologues(uses, groups, target, excluded, conditions)
     groups = fuse_row_blocks(groups, target, excluded, conditions)
     groups = with_moved_results(uses, groups, conditions)
-    return Plan(graph, target.name, with_squeezed_results(graph, uses, groups))
+    groups = with_squeezed_results(graph, uses, groups)
+    return Plan(graph, target.name, with_kept_results(graph, groups, target, conditions))

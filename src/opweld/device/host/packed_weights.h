@@ -46,7 +46,7 @@ struct Held {
 
   explicit Held(size_t all_sites = 1) : sites(all_sites) {}
 
-  HeldForm* find(const HeldKey& key, const Matrix& weight, int64_t num_bytes, void* stream,
+  HeldForm* find(const HeldKey& key, const Tensor& weight, int64_t num_bytes, void* stream,
                  bool capturing) {
     ++uses;
     for (HeldForm& form : forms) {
@@ -56,7 +56,7 @@ struct Held {
     }
     if (capturing) return nullptr;  // nothing runs now that could fill a new one
     make_room();
-    const Tensor bytes = bytes_beside(weight.tensor, num_bytes);
+    const Tensor bytes = bytes_beside(weight, num_bytes);
     done(aoti_torch_zero_(bytes.get()));
     forms.push_back({key, bytes, stream, uses});
     return &forms.back();
@@ -75,21 +75,19 @@ struct Held {
   }
 };
 
-// Calls `use(form, changed)`, with null where none is kept; until it ends no other call of the
-// operator begins. `changed`: the weight was, by PyTorch's count, since the form was made.
+// Calls `use(form, changed)`, with null where none is kept, which 0 bytes ask for; until it ends no
+// other call of the operator begins. `changed`: the weight was, by PyTorch's count, since the form
+// was made.
 template <typename Use>
-void with_held(Held& held, const Matrix& weight, const Product& product, int64_t num_bytes,
+void with_form(Held& held, const HeldKey& key, const Tensor& weight, int64_t num_bytes,
                void* stream, const Use& use) {
   const std::lock_guard<std::mutex> lock(held.mutex);
-  if (num_bytes == 0 || weight.copied) return use(nullptr, 0);
+  if (num_bytes == 0) return use(nullptr, 0);
   int capturing = 0;
   check_launch("the weight's form", stream_is_capturing(stream, &capturing));
-  const HeldKey key{
-      int64_t(weight.data()), weight.batch, weight.row, weight.inner,
-      product.batches,        product.n,    product.k,  weight.tensor.get_device_index()};
   HeldForm* const form = held.find(key, weight, num_bytes, stream, capturing);
   if (form == nullptr) return use(nullptr, 0);
-  const int64_t version = version_of(weight.tensor);
+  const int64_t version = version_of(weight);
   // A graph being captured runs nothing: what has changed is still to be seen to by the next call.
   if (capturing) form->in_graph = true;
   if (!capturing && form->stream != stream) {
@@ -100,6 +98,16 @@ void with_held(Held& held, const Matrix& weight, const Product& product, int64_t
   form->version = version;
   form->stream = stream;
   check_launch("the weight's form", mark_event(&form->event, stream));
+}
+
+// The same of the weight of a product.
+template <typename Use>
+void with_held(Held& held, const Matrix& weight, const Product& product, int64_t num_bytes,
+               void* stream, const Use& use) {
+  const HeldKey key{
+      int64_t(weight.data()), weight.batch, weight.row, weight.inner,
+      product.batches,        product.n,    product.k,  weight.tensor.get_device_index()};
+  with_form(held, key, weight.tensor, weight.copied ? 0 : num_bytes, stream, use);
 }
 
 }  // namespace

@@ -447,12 +447,11 @@ __global__ void __launch_bounds__(
     across_rows<F, Team, kLanes>(rows, Index(blockIdx.x), partials, data...);
 }
 
-// @rows_finish deps: reduce_rows, kLeastBlocks, in_strips, dependents
+// @finish_rows deps: reduce_rows, in_strips
 // Puts the pieces of each row together: threads of a column have a row, strips its pieces.
 template <typename F, int kThreads, typename Index, typename... T>
-__global__ void __launch_bounds__(kThreads, kLeastBlocks<kThreads, Index>)
-    rows_finish(const Layout<F> rows, const void* partials, Index pieces, int columns, T*... data) {
-    griddepcontrol_wait();
+OPWELD_FN void finish_rows(const Layout<F>& rows, const void* partials, Index pieces, int columns,
+                           T*... data) {
     const Index strip = threadIdx.x / columns, strips = kThreads / columns;
     const Index row = Index(blockIdx.x) * columns + threadIdx.x % columns;
     const bool inside = row < Index(rows.num_rows);
@@ -473,6 +472,14 @@ __global__ void __launch_bounds__(kThreads, kLeastBlocks<kThreads, Index>)
         const Line<F, false, Index, T...> line(rows, row, std::index_sequence_for<T...>(), data...);
         after(pass, known, line, merged, true);
     });
+}
+
+// @rows_finish deps: finish_rows, kLeastBlocks, dependents
+template <typename F, int kThreads, typename Index, typename... T>
+__global__ void __launch_bounds__(kThreads, kLeastBlocks<kThreads, Index>)
+    rows_finish(const Layout<F> rows, const void* partials, Index pieces, int columns, T*... data) {
+    griddepcontrol_wait();
+    finish_rows<F, kThreads>(rows, partials, pieces, columns, data...);
 }
 
 // @Row deps:

@@ -154,7 +154,8 @@ class Reduction:
     `num_rows` and `length` are the sizes of the kept and of the reduced loops. With `cut` there is
     one walk, whose rows may be folded in pieces. `axes` are for each buffer the axes of the space
     along which its own lie, where that is all there is to tell about their places: see
-    lower/axes.py. Rows that are `unpacked` have instances of their own.
+    lower/axes.py. Rows that are `unpacked` have instances of their own. Results that are `kept` are
+    those of a weight alone, which last from call to call.
     """
 
     group: str
@@ -165,6 +166,7 @@ class Reduction:
     cut: bool
     axes: tuple[tuple[int, ...], ...] | None = None
     unpacked: bool = False
+    kept: bool = False
 
     @property
     def foldings(self) -> tuple[Folding, ...]:

@@ -22,6 +22,7 @@ from ...ir.operator import places_of_sizes, reads_in_place
 from ..c import STORAGE, index_text, whole_packets
 from ..layout import COLUMNS, call, folded, head
 from .cooperative_rows import has_partials
+from .reduce_rows import keeps_results
 
 _Of = Kernel | Folding
 ByLayout = Pointwise | Reduction | Scan
@@ -151,7 +152,7 @@ def _results(lowered: ByLayout) -> list[Buffer]:
 
 def takes_scratch(lowered: Tabled) -> bool:
     """Whether kernels are given memory: for what they pack, or fold of pieces."""
-    if isinstance(lowered, Convolving):
+    if isinstance(lowered, Convolving) or keeps_results(lowered):
         return True
     return not isinstance(lowered, Pointwise) and has_partials(lowered)
 

@@ -17,6 +17,7 @@ from ..element import pieces_called, title
 from ..layout import folded, head
 from .cooperative_rows import device_instance
 from .folds import FOLD, chain_text, fold_types, state_type, told_text
+from .kept import KEPT_PIECES, kept_entries
 from .pointwise import lets, list_in, told_line, value_text
 from .reduction import takes_registers
 from .team_launch import instances, single_instances
@@ -40,6 +41,11 @@ _PIECES_OF_FOLDS = {
 
 # An operand may be called so, too.
 _LENGTH = "this->length"
+
+
+def keeps_results(lowered: object) -> bool:
+    """Whether a group's results last from call to call: those of other kernels do not."""
+    return isinstance(lowered, Reduction) and lowered.kept and is_row_functor(lowered)
 
 
 def is_row_functor(reduction: Reduction) -> bool:
@@ -85,6 +91,8 @@ def row_functor_pieces(reduction: Reduction) -> set[str]:
     listed = any(buffer.listed is not None for buffer in reduction.buffers)
     needed |= {"reduce_list"} if listed else set()
     needed |= {"CutRows"} if reduction.cut else set()
+    if reduction.kept:
+        needed |= {"KeptCut" if reduction.cut else "KeptWhole", *KEPT_PIECES}
     needed |= {"ChunkWalks", "ChunkFolds"} if has_chunks(folding) else set()
     every = instances(folding, reduction)
     needed |= {"RowOfBlocks"} if any(each.blocks > 1 for each in every) else set()
@@ -119,7 +127,7 @@ def row_functor_text(reduction: Reduction) -> str:
     operands = f"operands, stream, {name}::Operands()"
     lines = [
         title(walk, reduction.buffers),
-        f"struct {name} : op::{'AcrossRows' if folding.across else 'AlongRows'} {{",
+        f"struct {name} : {_parent(reduction)} {{",
         *map(folded, _facts(reduction)),
     ]
     members = _members(reduction.strided)
@@ -135,13 +143,18 @@ def row_functor_text(reduction: Reduction) -> str:
         folded(f"  return op::{_skeleton(reduction, name)}({operands});"),
         "}",
     ]
-    if reduction.cut:
+    if reduction.cut or reduction.kept:
         lines += [
             f'extern "C" int64_t {group}_scratch(const TensorView* operands) {{',
             folded(f"  return {name}::Cut::bytes<{name}>(operands, {name}::Operands());"),
             "}",
         ]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *(kept_entries(group) if reduction.kept else [])]) + "\n"
+
+
+def _parent(reduction: Reduction) -> str:
+    own = f"op::{'AcrossRows' if reduction.contiguous.across else 'AlongRows'}"
+    return f"op::KeptRows<{own}>" if reduction.kept else own
 
 
 def _skeleton(reduction: Reduction, name: str) -> str:
@@ -177,7 +190,9 @@ def _facts(reduction: Reduction) -> list[str]:
         rows, least = columns_and_least(folding)
         numbers = (rows, least, most_blocks_each(reduction))
         text = ", ".join(map(str, (*numbers, cut_threads(folding), finish_threads(folding))))
-        lines.append(f"  using Cut = op::CutRows<{text}>;")
+        lines.append(f"  using Cut = op::{'KeptCut' if reduction.kept else 'CutRows'}<{text}>;")
+    elif reduction.kept:
+        lines.append("  using Cut = op::KeptWhole;")
     rows_text, row_text = (", ".join(map(str, axes)) for axes in (of_rows, of_row))
     lines += [
         f"  static constexpr int kRank = {rank}, kLane = {lane}, kWidth = {folding.lanes}, "

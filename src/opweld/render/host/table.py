@@ -5,9 +5,11 @@ operator.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from ...ir.operator import CHANNELS_LAST, Argument, Operator, Result
 from ..c import index_text
+from ..cuda.kept import KEPT_PARAMETERS
 from .parts import scalar_type, wrapped
 
 
@@ -27,6 +29,39 @@ def table_operator(operator: Operator, scratch: bool, sizes: tuple[str, ...]) ->
     if operator.reuse is not None:
         made[0] = operator.arguments[operator.reuse].name
         lines += _function(operator, f"{operator.name}_into", made, 1, scratch, sizes)
+    return "\n".join(lines) + "\n"
+
+
+def kept_declarations(group: str) -> list[str]:
+    """The C functions beside them where results are kept."""
+    return [
+        wrapped(f'extern "C" int {group}_{name}(', _types(parameters), ");")
+        for name, parameters in KEPT_PARAMETERS.items()
+    ]
+
+
+def _types(parameters: Iterable[str]) -> list[str]:
+    return [parameter.rpartition(" ")[0] for parameter in parameters]
+
+
+def kept_operator(operator: Operator, sites: int) -> str:
+    """The operator of a reduction whose results are kept from call to call. A forward calls it at
+    so many sites, which may have a weight each.
+    """
+    results = [_allocation(operator, result) for result in operator.results]
+    (weight,) = operator.arguments
+    num, name = len(results), operator.name
+    returns = "Tensor" if num == 1 else f"std::tuple<{_tensors(num)}>"
+    functions = [f"{name}_{each}" for each in ("launch", "scratch", "check", "give")]
+    made = f"std::array<Tensor, {num}>{{\n      {(',' + chr(10) + '      ').join(results)}}}"
+    items = ["__func__", wrapped("host::KeptCalls{", functions, "}", 6), "forms", made, weight.name]
+    lines = [
+        f"{returns} {name}(Tensor {weight.name}) {{",
+        "  // CUDA may be gone when statics end",
+        f"  static host::Held& forms = *new host::Held{'' if sites == 1 else f'({sites})'};",
+        f"  return {wrapped('host::run_kept(', items, ');')}",
+        "}",
+    ]
     return "\n".join(lines) + "\n"
 
 

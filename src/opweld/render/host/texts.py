@@ -23,6 +23,7 @@ from ..c import index_text
 from ..cpp.statements import picks
 from ..cuda.cooperative_rows import has_partials
 from ..cuda.entry import Tabled, given_sizes, takes_scratch
+from ..cuda.reduce_rows import keeps_results
 from ..cuda.texts import runs_by_skeleton
 from .attention import attention_declarations, attention_run
 from .contraction import contraction_run, entry_declarations
@@ -41,7 +42,7 @@ from .parts import (
 )
 from .reduction import reduction_run
 from .row_blocks import row_blocks_run
-from .table import table_declarations, table_operator
+from .table import kept_declarations, kept_operator, table_declarations, table_operator
 
 _OPERATOR = """
 // Makes f the operator of a schema.
@@ -119,10 +120,13 @@ def host(parts: tuple[Part, ...], language: str, replays: bool = False) -> Host:
     files += ["sizes.h"] if any(map(_sizes_of, tabled)) else []
     listed = any(a.listed is not None for *_, operator in fused_groups for a in operator.arguments)
     files += ["tensor_list.h"] if listed else []
-    files += [] if len(tabled) == len(lowereds) else ["host.h", extra]
-    files += ["memory.h"] if products or cut or attends else []
-    files += ["product.h"] if products or attends else []
-    files += ["packed_weights.h"] if any(product.held for product in products) else []
+    keeps = language == "cuda" and any(map(keeps_results, lowereds))
+    files += ["host.h", extra] if keeps or len(tabled) < len(lowereds) else []
+    files += ["memory.h"] if keeps or products or cut or attends else []
+    files += ["product.h"] if keeps or products or attends else []
+    held = keeps or any(product.held for product in products)
+    files += ["packed_weights.h"] if held else []
+    files += ["kept_results.h"] if keeps else []
     files += ["rows_cpu.h"] if reductions else []
     checked = any(picks(w.kernels) for w in lowereds)
     files += ["inside_cpu.h"] if checked and language == "c++" else []
@@ -133,7 +137,7 @@ def host(parts: tuple[Part, ...], language: str, replays: bool = False) -> Host:
         HostOperator(
             operator.name,
             tuple(_declarations(lowered)) if language == "cuda" else (),
-            table_operator(operator, takes_scratch(lowered), _sizes_of(lowered))
+            _table_text(operator, lowered, sites[operator.name])
             if language == "cuda" and isinstance(lowered, Tabled)
             else _operator_text(group, lowered, operator, sites[operator.name]),
             (_schema(operator), *([_into_schema(operator)] if _reuses(operator) else [])),
@@ -145,6 +149,12 @@ def host(parts: tuple[Part, ...], language: str, replays: bool = False) -> Host:
     shared = [_in_common(files, operators, _REPLAY if replays else "")]
     shared.append(_registered(key, replays))
     return Host(key, "\n".join(shared), operators)
+
+
+def _table_text(operator: Operator, lowered: Tabled, sites: int) -> str:
+    if keeps_results(lowered):
+        return kept_operator(operator, sites)
+    return table_operator(operator, takes_scratch(lowered), _sizes_of(lowered))
 
 
 def _sizes_of(lowered: Tabled) -> tuple[str, ...]:
@@ -203,7 +213,8 @@ def _declarations(lowered: Lowered) -> list[str]:
     if isinstance(lowered, Contraction):
         return entry_declarations(lowered)
     assert isinstance(lowered, Tabled), "row blocks run on the CPU"
-    return table_declarations(lowered.group, takes_scratch(lowered))
+    kept = kept_declarations(lowered.group) if keeps_results(lowered) else []
+    return [*table_declarations(lowered.group, takes_scratch(lowered)), *kept]
 
 
 def _operator_text(group: Group, lowered: Lowered, operator: Operator, sites: int) -> str:

@@ -7,8 +7,8 @@ added up, where the product would multiply them.
 
 What is not finite is as in the original. NaN in x, W or b is in every term that it was in. An
 infinite x_k makes x_k W_jk of each feature, which is NaN in the sum unless all W_jk of the features
-have one sign, and not zero: so it is multiplied by that sign, or by 0 where there is none. Of the
-mean of finite numbers nothing overflows: what the original has overflow may be finite here.
+have one sign, and not zero: so it is multiplied by that sign, or by 0 where there is none. Of a
+mean of finite numbers nothing overflows: what overflows in the original may be finite here.
 
 Left out: scales that differ from feature to feature, whose products with the weight may overflow;
 groups of fewer than eight features where infinities have to be told apart, since that takes a
@@ -61,6 +61,11 @@ class Sum:
         groups, members = self.axes.size(Role.GROUPS), self.axes.size(Role.MEMBERS)
         assert isinstance(groups, int) and isinstance(members, int), "features are counted"
         return groups, members
+
+    @property
+    def power(self) -> int:
+        """The least power of two that is not less than `count`."""
+        return int(2 ** (self.count - 1).bit_length())
 
     @property
     def num_results(self) -> int:
@@ -140,11 +145,14 @@ def _condensed(match: Match, exact: bool) -> Node:
     found = sum_of(match)
     assert found is not None, "the condition holds"
     arena, root = match.arena, match.root
-    mean = _mean_of_product(found, arena, exact)
+    made = _wide(_scaled_product(found, arena, exact), arena)
+    factor = float(found.power)
+    if found.steps:  # f of the mean itself
+        made = arena.make(Op.MUL, made, arena.const(factor / found.count, made.type.dtype))
+        factor = float(found.count)
     for step in reversed(found.steps):
-        mean = step.of(mean, arena)
-    mean = _wide(mean, arena)
-    result = arena.make(Op.MUL, mean, arena.const(float(found.count), mean.type.dtype))
+        made = step.of(made, arena)
+    result = arena.make(Op.MUL, made, arena.const(factor, made.type.dtype))
     shape = list(root.inputs[0].type.shape)
     for axis in root.attrs.axes:
         shape[axis] = shape[axis] if axis in found.over_rows else 1
@@ -154,13 +162,13 @@ def _condensed(match: Match, exact: bool) -> Node:
     return arena.make(Op.SUM, result, attrs=ReduceAttrs(found.over_rows))
 
 
-def _mean_of_product(found: Sum, arena: Arena, exact: bool) -> Node:
-    """The mean of each group of features of the product, [rows..., results]."""
+def _scaled_product(found: Sum, arena: Arena, exact: bool) -> Node:
+    """The sum of each group of features of the product by `power`, [rows..., results]."""
     own = found.product
     rows = _rows_of_weight(found, arena)
-    mean = _over_members(Op.MEAN, rows, found, arena)
+    mean = _scaled_sum(rows, found, arena)
     signs = _one_sign(rows, found, arena) if exact else None
-    bias = None if own.bias is None else _mean_bias(found, own.bias, arena)
+    bias = None if own.bias is None else _bias(found, own.bias, arena)
     if found.num_results == 1:
         made = _dot(_wide(own.x, arena), mean, signs, arena)
         return made if bias is None else arena.make(Op.ADD, made, bias)
@@ -235,8 +243,16 @@ def _one_sign(rows: Node, found: Sum, arena: Arena) -> Node:
     return arena.make(Op.WHERE, arena.make(Op.EQ, least, most), most, zero)
 
 
-def _mean_bias(found: Sum, bias: Node, arena: Arena) -> Node:
-    return _over_members(Op.MEAN, _in_groups(_wide(bias, arena), found, arena), found, arena)
+def _bias(found: Sum, bias: Node, arena: Arena) -> Node:
+    return _scaled_sum(_in_groups(_wide(bias, arena), found, arena), found, arena)
+
+
+def _scaled_sum(node: Node, found: Sum, arena: Arena) -> Node:
+    """The sum over the features of each result, of which none is larger than the largest element:
+    each is scaled by a power of two before.
+    """
+    scale = arena.const(1.0 / found.power, node.type.dtype)
+    return _over_members(Op.SUM, arena.make(Op.MUL, node, scale), found, arena)
 
 
 # --- what the plan tells ---
