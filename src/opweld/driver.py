@@ -27,7 +27,6 @@ from opweld.emission.replay import replay
 from opweld.emit import emit
 from opweld.errors import CaptureError, OriginalKept
 from opweld.inputs import cut_batch, on_device
-from opweld.ir.algebra import Algebra
 from opweld.ir.calls import condensing_lines, module_of, places_of
 from opweld.ir.check import check
 from opweld.ir.contract import Capture, Needs, Submodule, Variant
@@ -41,6 +40,7 @@ from opweld.ir.measured import Table, Tunable
 from opweld.ir.ops import Kind, Op
 from opweld.ir.original import Original, Part, bodies_of, forwards_of
 from opweld.ir.plan import Conditions, Group, GroupKind, Plan, PointwiseSchedule
+from opweld.ir.rules.algebra import Algebra
 from opweld.ir.rules.rewrite import Simplified
 from opweld.ir.rules.told import file_lines, plan_lines, saved_flops
 from opweld.ir.text import to_text

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from opweld.capture import capture
-from opweld.ir.algebra import Algebra
+from opweld.ir.rules.algebra import Algebra
 from opweld.ir.graph import arena_of
 from opweld.ir.rules.told import plan_lines
 from opweld.ir.text import to_text

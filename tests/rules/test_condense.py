@@ -19,10 +19,10 @@ from tests.rules.linear_graphs import (
 )
 from tests.unit.ir.graphs import BATCH, graph
 
-from opweld.ir.algebra import Algebra
 from opweld.ir.attrs import CastAttrs, PermuteAttrs, WindowAttrs
 from opweld.ir.graph import Arena, Graph, Node
 from opweld.ir.ops import Op
+from opweld.ir.rules.algebra import Algebra
 from opweld.ir.rules.rewrite import Simplified
 from opweld.ir.types import DType
 from opweld.simplify import simplify

@@ -8,7 +8,6 @@ import torch
 from tests.rules.linear_graphs import Maker, as_tensors, feeds_of, gradients_of, values_of
 from tests.unit.ir.graphs import BATCH, graph
 
-from opweld.ir.algebra import Algebra
 from opweld.ir.attrs import (
     CatAttrs,
     FlipAttrs,
@@ -25,6 +24,7 @@ from opweld.ir.attrs import (
 from opweld.ir.expr import symbol
 from opweld.ir.graph import Arena, Graph, Node
 from opweld.ir.ops import Kind, Op
+from opweld.ir.rules.algebra import Algebra
 from opweld.ir.types import DType
 from opweld.simplify import simplify
 from opweld.simplify.needed_outputs import demands

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..ir.algebra import Algebra
 from ..ir.graph import Arena, Graph
+from ..ir.rules.algebra import Algebra
 from ..ir.rules.rewrite import Simplified
 from .needed_outputs.only_needed import NAME as NEEDED
 from .outputs import keep_fresh

@@ -6,7 +6,7 @@ they are tried on a graph that is simple.
 
 from __future__ import annotations
 
-from ..ir.algebra import Algebra
+from ..ir.rules.algebra import Algebra
 from ..ir.rules.rewrite import Rule
 from .algebra import ALGEBRA
 from .casts import CASTS

@@ -6,10 +6,10 @@ import pytest
 from tests.unit.ir.graphs import BATCH, graph, tensor, weight
 
 from opweld.errors import UserError
-from opweld.ir.algebra import Algebra
 from opweld.ir.attrs import CallAttrs, Operand, ReduceAttrs
 from opweld.ir.graph import Arena
 from opweld.ir.ops import Op
+from opweld.ir.rules.algebra import Algebra
 from opweld.ir.rules.told import ASSUMED, file_lines, plan_lines
 from opweld.ir.types import DType, TensorType
 from opweld.options import Options

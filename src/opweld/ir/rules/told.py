@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..algebra import Algebra
 from ..plan import Sizes, number_at
+from .algebra import Algebra
 from .rewrite import Rewritten
 
 ASSUMED = "inputs and weights are assumed to be finite (--algebra finite)"
