@@ -18,11 +18,13 @@ class Model(nn.Module):
         super().__init__()
         self.whole = nn.Linear(512, 520)
         self.grouped = nn.Linear(64, 40, bias=False)
+        self.tokens = nn.Linear(32, 24)
 
     def forward(self, x):
         scaled = (self.whole(x) - 0.5) / 4.0
         parts = self.grouped(x[:, :64]).view(x.shape[0], 5, 8)
-        return torch.tanh(scaled.mean(1)), parts.sum(2) * 2.0
+        pooled = torch.relu(self.tokens(x.view(x.shape[0], 16, 32)).mean(1))
+        return torch.tanh(scaled.mean(1)), parts.sum(2) * 2.0, pooled
 
 
 def get_inputs():
@@ -67,7 +69,8 @@ def test_nan_and_infinities(pair: Pair) -> None:
     for round_idx in range(8):
         original, new = pair.models(seed=round_idx)
         with torch.no_grad():
-            for weight in (original.whole.weight, original.grouped.weight):
+            for layer in (original.whole, original.grouped, original.tokens):
+                weight = layer.weight
                 weight[:, ::2] = weight[:, ::2].abs()
                 weight[3, 4] = 0.0
                 if round_idx % 4 == 3:
@@ -113,8 +116,8 @@ def test_training_steps_are_the_original_s(pair: Pair) -> None:
         for model, optimizer in zip((original, new), optimizers, strict=True):
             leaf = x.clone().requires_grad_()
             optimizer.zero_grad()
-            first, second = model(leaf)
-            (first.square().sum() + (second * 0.1).sum()).backward()
+            first, second, third = model(leaf)
+            (first.square().sum() + (second * 0.1).sum() + third.sum()).backward()
             optimizer.step()
             gradients.append([leaf.grad, *(p.grad for p in model.parameters())])
         for theirs, mine in zip(*gradients, strict=True):

@@ -15,6 +15,7 @@ from .comparisons import COMPARISONS
 from .decompose import DECOMPOSE
 from .folding import FOLDING
 from .products.condense import CONDENSE, CONDENSE_FINITE
+from .products.pooled_rows import POOLED_ROWS, POOLED_ROWS_FINITE
 from .sizes import SIZES
 from .views import VIEWS
 
@@ -29,8 +30,8 @@ RULES: tuple[Rule, ...] = (
     *SIZES,
 )
 
-LINEAR: tuple[Rule, ...] = CONDENSE
-LINEAR_FINITE: tuple[Rule, ...] = CONDENSE_FINITE
+LINEAR: tuple[Rule, ...] = (*CONDENSE, *POOLED_ROWS)
+LINEAR_FINITE: tuple[Rule, ...] = (*CONDENSE_FINITE, *POOLED_ROWS_FINITE)
 """The same rules where all inputs are assumed to be finite."""
 
 

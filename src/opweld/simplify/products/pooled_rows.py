@@ -1,0 +1,161 @@
+"""Sums over the rows of a product: the product with the mean of its rows.
+
+    sum over m of f(x_m W^T + b)  =  n f(mean(x) W^T + b)        f(y) = a y + c, m = 1 .. n
+
+x is added up before the product, which has a row where it had n. NaN and infinities of x are in the
+mean as in the sum. An infinite W_jk makes x_mk W_jk of each row, which is NaN in the sum unless all
+x_mk of the rows have one sign, and not zero: so it meets that sign, or 0, in a second product, and
+its own sign stands for it in the first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...ir.attrs import PermuteAttrs, ReduceAttrs
+from ...ir.expr import Size, product
+from ...ir.graph import Arena, Node
+from ...ir.ops import Op
+from ...ir.rules.pattern import Computed, Match
+from ...ir.rules.rewrite import Condition, Domain, Numerics, Rule, Told
+from ...ir.types import DType
+from ..names import name_of
+from ..terms import total, x
+from .affine import Affine, affine_of
+from .linear import Linear, call_linear, linear_of
+
+LEAST_ROWS, LEAST_TOLD_APART = 4, 8
+_REASON = "a product with the mean of rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Pooled:
+    """What a reduction adds up: f of `count` rows of a product, along `axes`."""
+
+    product: Linear
+    step: Affine
+    axes: tuple[int, ...]
+    count: int
+
+    @property
+    def power(self) -> int:
+        """The least power of two that is not less than `count`."""
+        return int(2 ** (self.count - 1).bit_length())
+
+
+def pooled_of(match: Match) -> Pooled | None:
+    """The sum at the root of a match; None where it is of something else, or of what others read
+    too.
+    """
+    root, step = match.root, affine_of(match.root.inputs[0])
+    own = linear_of(step.core)
+    if own is None or step.core.type.dtype not in (DType.F32, DType.F64):
+        return None
+    inside = [*step.nodes, step.core]
+    if any(not match.is_read_only_by(node, [*inside, root]) for node in inside):
+        return None
+    axes = root.attrs.axes
+    count = product(step.core.type.shape[axis] for axis in axes)
+    if step.core.type.rank - 1 in axes or not isinstance(count, int):
+        return None
+    return Pooled(own, step, axes, count)
+
+
+def _pooled(match: Match, exact: bool) -> Node:
+    found = pooled_of(match)
+    assert found is not None, "the condition holds"
+    arena, own = match.arena, found.product
+    made = _product_of_mean(found, arena, exact)
+    factor = arena.const(found.power / found.count, made.type.dtype)
+    made = arena.make(Op.MUL, made, factor)
+    if own.bias is not None:
+        made = arena.make(Op.ADD, made, own.bias)
+    made = found.step.of(made, arena)
+    return arena.make(Op.MUL, made, arena.const(float(found.count), made.type.dtype))
+
+
+def _product_of_mean(found: Pooled, arena: Arena, exact: bool) -> Node:
+    """The sum of the rows by `power`, times the weight."""
+    own, attrs = found.product, ReduceAttrs(found.axes)
+    scale, zero = (arena.const(v, own.x.type.dtype) for v in (1.0 / found.power, 0.0))
+    scaled = arena.make(Op.MUL, own.x, scale)
+    mean = arena.make(Op.SUM, scaled, attrs=attrs)
+    weight = own.weight
+    if own.features == 1:
+        weight = arena.make(Op.PERMUTE, weight, attrs=PermuteAttrs((1, 0)))
+    if not exact:
+        return call_linear(arena, mean, weight, None, _REASON)
+    # Of what is added up, so that a kernel that makes x writes one value of it.
+    least, most = (arena.make(op, scaled, attrs=attrs) for op in (Op.AMIN, Op.AMAX))
+    one_sign = _one_sign(least, most, arena)
+    infinite = arena.make(Op.ISINF, weight)
+    finite = arena.make(Op.WHERE, infinite, arena.make(Op.SIGN, weight), weight)
+    others = arena.make(Op.WHERE, infinite, weight, zero)
+    made = call_linear(arena, mean, finite, None, _REASON)
+    return arena.make(Op.ADD, made, call_linear(arena, one_sign, others, None, _REASON))
+
+
+def _one_sign(least: Node, most: Node, arena: Arena) -> Node:
+    """1 or -1, the sign of all numbers between two, or 0 where there is none; of NaN, too."""
+    zero, one, minus_one = (arena.const(v, least.type.dtype) for v in (0.0, 1.0, -1.0))
+    negative = arena.make(Op.WHERE, arena.make(Op.LT, most, zero), minus_one, zero)
+    return arena.make(Op.WHERE, arena.make(Op.GT, least, zero), one, negative)
+
+
+def _told(match: Match, exact: bool) -> Told:
+    found = pooled_of(match)
+    assert found is not None, "the condition holds"
+    own, function = found.product, found.step.text("y")
+    turned = ".T" if own.features == 0 else ""
+    bias = "" if own.bias is None else f" + {name_of(own.bias)}"
+    right = f" @ {name_of(own.weight)}{turned}{bias}"
+    value = name_of(own.x)
+    each = f"{value}{right}"
+    if found.step.nodes:
+        each = f"f(y) = {function}, y = {each}"
+    rows = own.num_rows * own.depth
+    products = 2 if exact else 1
+    return Told(
+        f"sum over {found.count} rows of {each}",
+        f"{found.count} * {'f' if found.step.nodes else ''}(mean({value}){right})",
+        own.flops,
+        rows + _flops_left(found) * products,
+        own.call.type.size_bytes * 2,
+    )
+
+
+def _flops_left(found: Pooled) -> Size:
+    """Of one product with the mean of rows."""
+    shape, own = found.product.x.type.shape[:-1], found.product
+    left = product(size for axis, size in enumerate(shape) if axis not in found.axes)
+    return left * own.depth * own.num_features * 2
+
+
+def _rule(name: str, exact: bool) -> Rule:
+    least = LEAST_TOLD_APART if exact else LEAST_ROWS
+
+    def holds(match: Match) -> bool:
+        found = pooled_of(match)
+        return found is not None and found.count >= least
+
+    text = "n f(mean(x) W^T + b)"
+    return Rule(
+        name,
+        total(x, attrs="p"),
+        Computed(
+            f"{text}, infinite W_jk times the sign of all x_mk" if exact else text,
+            lambda match: _pooled(match, exact),
+        ),
+        Numerics.REORDER,
+        Condition(
+            "x is f(y_m), a y_m + c, of a product's rows y_m = x_m W^T + b that nothing else reads,"
+            f" {least} or more of them",
+            holds,
+        ),
+        Domain.FLOAT,
+        lambda match: _told(match, exact),
+    )
+
+
+POOLED_ROWS: tuple[Rule, ...] = (_rule("sum-of-rows", exact=True),)
+POOLED_ROWS_FINITE: tuple[Rule, ...] = (_rule("sum-of-rows-finite", exact=False),)
