@@ -102,22 +102,38 @@ def optimize(
     """
     check_result(out, model)
     decisions: tuple[Decision, ...] = ()
+    undone: tuple[str, ...] = ()
     while True:
         compiled = compile_file(model, options, follower.step)
         logs.tell(compiled)
         with partial_result(out, compiled.text) as partial:
             compiled = _built(model, partial, compiled, options, follower, build)
-            judgement = _judged(model, partial, options, follower, judge)
+            try:
+                judgement = _judged(model, partial, options, follower, judge)
+            except NotEquivalent as refusal:
+                if not compiled.rewritten:
+                    raise
+                undone = (_undone(refusal),)
+                follower.say(undone[0])
+                options = replace(options, algebra="off")
+                continue
             if judgement is not None:
                 decisions += (decide(compiled, judgement, len(decisions)),)
             back = decisions[-1].given_back if decisions else ()
             if not back:
                 delivery = _delivery(model, out, compiled, judgement, decisions)
+                delivery = replace(delivery, notes=undone + delivery.notes)
                 deliver(partial, delivery)
                 return delivery
         follower.say(decisions[-1].reason)
         excluded = excluded_for(back, compiled.fused, options.exclude)
         options = replace(options, exclude=options.exclude | excluded)
+
+
+def _undone(refusal: NotEquivalent) -> str:
+    """Why the mathematics is that of the original after all."""
+    reason = refusal.judgement.verdict.reason
+    return f"the mathematics is as it was (--algebra off): rewritten, it was refused: {reason}"
 
 
 def _delivery(

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -182,6 +183,39 @@ def test_a_wrong_file_is_not_delivered(tmp_path: Path) -> None:
     assert "is not equivalent: output 0 is wrong" in str(caught.value)
     assert (tmp_path / "m_new.py").read_text() == "what was there before"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m.py", "m_new.py"]
+
+
+class RefusesRewritten(Judge):
+    """Refuses a file whose mathematics was changed, as its text says."""
+
+    def __call__(self, model: Path, new: Path, *args: Any) -> Judgement:
+        self.passed = "algebra = off" in new.read_text()
+        return super().__call__(model, new, *args)
+
+
+def rewriting(path: Path, options: Options, on_stage: Callable[[str], None]) -> Compiled:
+    made = compiler("k1")(path, options, on_stage)
+    told = () if options.algebra == "off" else ("a sum: computed as another.",)
+    text = f"{made.text}# algebra = {options.algebra}\n"
+    return replace(made, text=text, rewritten=told)
+
+
+def test_mathematics_that_is_refused_is_undone(tmp_path: Path) -> None:
+    judge = RefusesRewritten()
+    delivery = run(tmp_path, judge, rewriting)
+    assert len(judge.judged) == 2
+    assert not delivery.compiled.rewritten
+    assert delivery.notes[0] == (
+        "the mathematics is as it was (--algebra off): rewritten, it was refused: output 0 is wrong"
+    )
+    assert "algebra = off" in delivery.out.read_text()
+
+
+def test_a_file_that_is_wrong_without_algebra_is_not_delivered(tmp_path: Path) -> None:
+    judge = Judge(passed=False)
+    with pytest.raises(NotEquivalent):
+        run(tmp_path, judge, rewriting)
+    assert len(judge.judged) == 2
 
 
 def test_the_worst_kernel_goes_back_first(tmp_path: Path) -> None:

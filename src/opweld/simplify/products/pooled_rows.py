@@ -6,13 +6,16 @@ x is added up before the product, which has a row where it had n. NaN and infini
 mean as in the sum. An infinite W_jk makes x_mk W_jk of each row, which is NaN in the sum unless all
 x_mk of the rows have one sign, and not zero: so it meets that sign, or 0, in a second product, and
 its own sign stands for it in the first.
+
+A mean of n results has a smaller rounding error than one result, where the rows have much in common
+by the square root of n: so the one product that is left is of float64, and rounded once.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...ir.attrs import PermuteAttrs, ReduceAttrs
+from ...ir.attrs import CastAttrs, PermuteAttrs, ReduceAttrs
 from ...ir.expr import Size, product
 from ...ir.graph import Arena, Node
 from ...ir.ops import Op
@@ -24,7 +27,8 @@ from ..terms import total, x
 from .affine import Affine, affine_of
 from .linear import Linear, call_linear, linear_of
 
-LEAST_ROWS, LEAST_TOLD_APART = 4, 8
+LEAST_ROWS = 16
+"""Fewer do not make up for a weight in float64."""
 _REASON = "a product with the mean of rows"
 
 
@@ -49,7 +53,7 @@ def pooled_of(match: Match) -> Pooled | None:
     """
     root, step = match.root, affine_of(match.root.inputs[0])
     own = linear_of(step.core)
-    if own is None or step.core.type.dtype not in (DType.F32, DType.F64):
+    if own is None or step.core.type.dtype is not DType.F32:
         return None
     inside = [*step.nodes, step.core]
     if any(not match.is_read_only_by(node, [*inside, root]) for node in inside):
@@ -84,15 +88,22 @@ def _product_of_mean(found: Pooled, arena: Arena, exact: bool) -> Node:
     if own.features == 1:
         weight = arena.make(Op.PERMUTE, weight, attrs=PermuteAttrs((1, 0)))
     if not exact:
-        return call_linear(arena, mean, weight, None, _REASON)
+        return _product(mean, weight, arena)
     # Of what is added up, so that a kernel that makes x writes one value of it.
     least, most = (arena.make(op, scaled, attrs=attrs) for op in (Op.AMIN, Op.AMAX))
     one_sign = _one_sign(least, most, arena)
     infinite = arena.make(Op.ISINF, weight)
     finite = arena.make(Op.WHERE, infinite, arena.make(Op.SIGN, weight), weight)
     others = arena.make(Op.WHERE, infinite, weight, zero)
-    made = call_linear(arena, mean, finite, None, _REASON)
-    return arena.make(Op.ADD, made, call_linear(arena, one_sign, others, None, _REASON))
+    return arena.make(Op.ADD, _product(mean, finite, arena), _product(one_sign, others, arena))
+
+
+def _product(rows: Node, weight: Node, arena: Arena) -> Node:
+    """In float64, rounded once."""
+    wide, narrow = CastAttrs(DType.F64), CastAttrs(rows.type.dtype)
+    operands = [arena.make(Op.CAST, each, attrs=wide) for each in (rows, weight)]
+    made = call_linear(arena, operands[0], operands[1], None, _REASON)
+    return arena.make(Op.CAST, made, attrs=narrow)
 
 
 def _one_sign(least: Node, most: Node, arena: Arena) -> Node:
@@ -132,13 +143,11 @@ def _flops_left(found: Pooled) -> Size:
 
 
 def _rule(name: str, exact: bool) -> Rule:
-    least = LEAST_TOLD_APART if exact else LEAST_ROWS
-
     def holds(match: Match) -> bool:
         found = pooled_of(match)
-        return found is not None and found.count >= least
+        return found is not None and found.count >= LEAST_ROWS
 
-    text = "n f(mean(x) W^T + b)"
+    text = "n f(mean(x) W^T + b), in float64"
     return Rule(
         name,
         total(x, attrs="p"),
@@ -149,7 +158,7 @@ def _rule(name: str, exact: bool) -> Rule:
         Numerics.REORDER,
         Condition(
             "x is f(y_m), a y_m + c, of a product's rows y_m = x_m W^T + b that nothing else reads,"
-            f" {least} or more of them",
+            f" {LEAST_ROWS} or more of them",
             holds,
         ),
         Domain.FLOAT,
