@@ -27,9 +27,10 @@ def plan_lines(rewritten: tuple[Rewritten, ...], algebra: Algebra, sizes: Sizes)
 
 
 def file_lines(rewritten: tuple[Rewritten, ...], algebra: Algebra) -> list[str]:
-    """The same as sentences for the head of the file."""
+    """The same as sentences for the head of the file; first what they assume."""
     lines = [f"{each.told.before}: computed as {each.told.after}." for each in rewritten]
-    return [*lines, f"{ASSUMED.capitalize()}."] if lines and algebra is Algebra.FINITE else lines
+    assumed = [f"{ASSUMED.capitalize()}."] if algebra is Algebra.FINITE else []
+    return [*assumed, *lines] if lines else []
 
 
 def saved_flops(rewritten: tuple[Rewritten, ...], sizes: Sizes) -> int:
