@@ -54,7 +54,9 @@ def test_gradients_come_through_the_kernels_of_a_loop(model: Any, tmp_path: Path
     exact = gradients(copy.deepcopy(emitted.original).double(), x.detach().double())
     eager = gradients(copy.deepcopy(emitted.original), x.detach())
     for found, old, right in zip(gradients(module, x.detach()), eager, exact, strict=True):
-        assert (found - right).abs().max() <= 4 * (old - right).abs().max()
+        # A layer before the loop has its weight's gradient by one sum over all rows and turns.
+        allowed = max(4 * (old - right).abs().max(), 1e-5 * right.abs().max())
+        assert (found - right).abs().max() <= allowed
 
 
 def gradients(module: nn.Module, x: torch.Tensor) -> list[torch.Tensor]:
