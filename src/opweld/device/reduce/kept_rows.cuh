@@ -1,6 +1,6 @@
-// Reductions of a weight alone, whose results are kept from call to call. Each call compares samples
-// of the weight with those of what is kept; the kernels of the reduction end at once where they are
-// alike, and the results are copied to those of the call.
+// Reductions of a weight alone, whose results are kept from call to call. Each call compares
+// samples of the weight with those of what is kept; the kernels of the reduction end at once where
+// they are alike, and the results are copied to those of the call.
 
 namespace op {
 
@@ -135,8 +135,10 @@ struct KeptCut : CutRows<kRows, kLeast, kMostEach, kStripsThreads, kThreads> {
                                       const void* call, const void* kept, void* result,
                                       int64_t result_words, void* stream) {
     const int64_t blocks = (result_words + 1023) / 1024;
-    give_kept_kernel<<<(unsigned int)(blocks < 1 ? 1 : blocks > 1024 ? 1024 : blocks), 256, 0,
-                       static_cast<cudaStream_t>(stream)>>>(
+    give_kept_kernel<<<(unsigned int)(blocks < 1      ? 1
+                                      : blocks > 1024 ? 1024
+                                                      : blocks),
+                       256, 0, static_cast<cudaStream_t>(stream)>>>(
         static_cast<const unsigned int*>(weight), words, static_cast<KeptHead*>(head),
         static_cast<const int*>(call), static_cast<const unsigned int*>(kept),
         static_cast<unsigned int*>(result), result_words);
