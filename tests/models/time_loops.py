@@ -32,6 +32,20 @@ class Cell(_Stepping):
         return torch.stack(outs, 1), h
 
 
+class OfAllSteps(_Stepping):
+    """Cell with the layer of the input before the loop."""
+
+    def forward(self, x):
+        h = x.new_zeros(x.shape[0], x.shape[2])
+        outs = []
+        for step in self.from_x(x).unbind(1):
+            z, n = (step + self.from_h(h)).chunk(2, dim=-1)
+            z = torch.sigmoid(z)
+            h = (1 - z) * torch.tanh(n) + z * h
+            outs.append(h)
+        return torch.stack(outs, 1), h
+
+
 class LastOnly(_Stepping):
     def forward(self, x):
         h = torch.zeros_like(x[:, 0])
