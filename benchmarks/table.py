@@ -20,6 +20,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parent.parent)]
 
 from benchmarks.refusal import fault_of, why_refused  # noqa: E402
 from benchmarks.text_table import (  # noqa: E402
+    algebra,
     any_models,
     bare_convolutions,
     network_speed,
@@ -112,6 +113,7 @@ def backends(account: dict[str, Any]) -> list[str]:
 
 
 BY_SUITE = {
+    "algebra": algebra,
     "any-model": any_models,
     "backend": backends,
     "first-contact": first_contact,

@@ -169,6 +169,25 @@ def transposes(account: dict[str, Any]) -> list[str]:
     return [said, *note, "", told, "", *table(heads, [cells(case) for case in account["cases"]])]
 
 
+def algebra(account: dict[str, Any]) -> list[str]:
+    """Models whose mathematics changes, beside what the original and the rewritten one need."""
+    heads = ("model", "eager", "torch.compile", "opweld", "times torch.compile", "floor")
+    heads = (*heads, "floor, rewritten", "error, eager's", "error, opweld's")
+
+    def cells(case: dict[str, Any]) -> list[str]:
+        times = [case[f"{way}_ms"] for way in ("eager", "compile", "opweld")]
+        floors = [case["floor_ms"], case["rewritten_floor_ms"]]
+        ratio = f"{case['compile_ms'] / case['opweld_ms']:.1f}"
+        shown = [*(f"{each:.3g}" for each in times), ratio, *(f"{each:.3g}" for each in floors)]
+        errors = [f"{case[f'{way}_error']:.1e}" for way in ("eager", "opweld")]
+        return [case["name"].replace("_", " "), *shown, *errors]
+
+    said = f"{account['device']}, torch {account['versions']['torch']}, {runs(account)}."
+    told = "Milliseconds; floors from the speed of a copy and of a product; errors are root mean"
+    told += " squares against float64, relative to the results."
+    return [said, "", told, "", *table(heads, [cells(case) for case in account["cases"]])]
+
+
 WAYS = ("eager", "compile", "opweld")
 CHANNELS_LAST = "eager, channels last"
 IN_BOTH_LAYOUTS = {

@@ -107,7 +107,7 @@ def _exported(
 ) -> tuple[ExportedProgram, str]:
     """The program, and why its gradients are not the forward's."""
     shapes = _dynamic_shapes(arguments, dynamic) if dynamic else None
-    with noting_gradients() as own, WholeDropouts(), Watch():
+    with noting_gradients() as own, WholeDropouts(), Watch(), _no_hook_stays():
         try:
             program = with_records(
                 lambda: torch.export.export(
@@ -121,6 +121,18 @@ def _exported(
                 raise
             raise _explained(error) from error
     return program, said_of(own)
+
+
+@contextlib.contextmanager
+def _no_hook_stays() -> Iterator[None]:
+    """An export that fails leaves a hook of its own on all buffers, which Dynamo does not know."""
+    hooks = nn.modules.module._global_buffer_registration_hooks
+    before = dict(hooks)
+    try:
+        yield
+    finally:
+        for key in [key for key in hooks if key not in before]:
+            del hooks[key]
 
 
 def _unmark(t: torch.Tensor) -> None:
