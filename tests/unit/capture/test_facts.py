@@ -294,6 +294,23 @@ def test_capture_leaves_no_trace() -> None:
     assert "__getattribute__" not in vars(nn.Module)
 
 
+def test_a_capture_that_fails_leaves_no_hook_of_torchs() -> None:
+    class Fails(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(8))
+
+        def forward(self, x):
+            self.mean = self.mean + x.mean(0)
+            return x.amax(1) if x.sum() > 0 else x
+
+    hooks = nn.modules.module._global_buffer_registration_hooks
+    before = dict(hooks)
+    with pytest.raises(CaptureError):
+        capture(Fails(), (X,), {}, name="model")
+    assert dict(hooks) == before
+
+
 class Counting(nn.Module):
     def __init__(self) -> None:
         super().__init__()
