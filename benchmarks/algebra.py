@@ -102,7 +102,7 @@ def _measured(path: Path, algebra: str, budget_s: float, compiled: bool) -> dict
     errors = _errors(model, ours, inputs)
     timed = time_interleaved(ways, device, budget_s)
     times = {f"{way}_ms": samples.median for way, samples in timed.items()}
-    return {**times, **_floors(model, inputs, made, device), **errors, **_told(made)}
+    return {**times, **_floors(model, inputs, made, device), **errors, **_rewrites(made)}
 
 
 NEW = "ModelNew"
@@ -141,9 +141,9 @@ def _floors(
     return {"floor_ms": whole, "rewritten_floor_ms": rewritten}
 
 
-def _told(made: Compiled) -> dict[str, Any]:
-    told = {"rules": [name for name, _ in made.rules], "rewritten": list(made.rewritten)}
-    return {**told, "saved_flops": made.saved_flops}
+def _rewrites(made: Compiled) -> dict[str, Any]:
+    found = {"rules": [name for name, _ in made.rules], "rewritten": list(made.rewritten)}
+    return {**found, "saved_flops": made.saved_flops}
 
 
 def text_of(result: dict[str, Any]) -> str:

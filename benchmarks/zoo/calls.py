@@ -1,4 +1,4 @@
-"""The models of own.py with their fields, and calls of them."""
+"""The models of own.py and over_time.py with their fields, and calls of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from benchmarks.zoo import own
+from benchmarks.zoo import over_time, own
 from torch import Tensor
 
 
@@ -18,12 +18,8 @@ def _rows(batch: int, width: int) -> tuple[Tensor, ...]:
     return (torch.randn(16 * batch, width),)
 
 
-def _sequence(batch: int, width: int) -> tuple[Tensor, ...]:
-    return (torch.randn(batch, 32, width),)
-
-
-def _long(batch: int, width: int) -> tuple[Tensor, ...]:
-    return (torch.randn(batch, 128, width),)
+def _sequence(length: int = 32) -> Callable[[int, int], tuple[Tensor, ...]]:
+    return lambda batch, width: (torch.randn(batch, length, width),)
 
 
 def _image(channels: int | None = None) -> Callable[[int, int], tuple[Tensor, ...]]:
@@ -42,11 +38,11 @@ def _graph(batch: int, width: int) -> tuple[Tensor, ...]:
 
 Call = Callable[[int, int], tuple[Tensor, ...]]
 MODELS: dict[str, tuple[Any, str, Call]] = {
-    "LSTM classifier": (own.LstmClassifier, "recurrent", _tokens),
-    "GRU tagger": (own.GruTagger, "recurrent", _tokens),
-    "loop over time": (own.LoopOverTime, "recurrent", _sequence),
-    "selective scan, 128 steps": (own.SelectiveScan, "state space", _long),
-    "gated cell, 128 steps": (own.GatedCell, "recurrent", _long),
+    "LSTM classifier": (over_time.LstmClassifier, "recurrent", _tokens),
+    "GRU tagger": (over_time.GruTagger, "recurrent", _tokens),
+    "loop over time": (over_time.LoopOverTime, "recurrent", _sequence()),
+    "selective scan, 128 steps": (over_time.SelectiveScan, "state space", _sequence(128)),
+    "gated cell, 128 steps": (over_time.GatedCell, "recurrent", _sequence(128)),
     "bag of words": (own.BagOfWords, "text", _tokens),
     "padded encoder": (own.PaddedEncoder, "text", _padded),
     "encoder and decoder": (
@@ -54,7 +50,7 @@ MODELS: dict[str, tuple[Any, str, Call]] = {
         "text",
         lambda batch, width: (torch.randn(batch, 32, width), torch.randn(batch, 24, width)),
     ),
-    "routed experts": (own.RoutedExperts, "mixture of experts", _sequence),
+    "routed experts": (own.RoutedExperts, "mixture of experts", _sequence()),
     "early exit": (own.EarlyExit, "tabular", _rows),
     "VQ codebook": (own.Codebook, "image", _rows),
     "diffusion UNet": (
@@ -80,7 +76,7 @@ MODELS: dict[str, tuple[Any, str, Call]] = {
     "squeeze and excitation": (own.Excited, "vision", _image()),
     "DCGAN generator": (own.Generator, "image", lambda batch, width: (torch.randn(batch, width),)),
     "point net": (own.PointNet, "vision", lambda batch, width: (torch.randn(batch, 3, 256),)),
-    "state space by FFT": (own.StateSpace, "state space", _sequence),
+    "state space by FFT": (over_time.StateSpace, "state space", _sequence()),
     "radiance field": (
         own.Radiance,
         "vision",

@@ -17,10 +17,10 @@ class Entry:
     text: str
 
 
-_OWN = """from benchmarks.zoo import calls, own
+_OWN = """from benchmarks.zoo import calls
 
 
-class Model(own.{kind}):
+class Model(calls.MODELS[{name!r}][0]):
     def __init__(self):
         super().__init__({width})
 

@@ -41,8 +41,8 @@ from opweld.ir.ops import Kind, Op
 from opweld.ir.original import Original, Part, bodies_of, forwards_of
 from opweld.ir.plan import Conditions, Group, GroupKind, Plan, PointwiseSchedule
 from opweld.ir.rules.algebra import Algebra
+from opweld.ir.rules.effects import file_lines, plan_lines, saved_flops
 from opweld.ir.rules.rewrite import Simplified
-from opweld.ir.rules.told import file_lines, plan_lines, saved_flops
 from opweld.ir.text import to_text
 from opweld.lower import lower
 from opweld.lower.lifting import lifting
@@ -248,11 +248,11 @@ def _compile(trace: Trace, ready: Ready, options: Options, table: Table) -> Comp
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One variant on its way down; `told` and `head` say what became of its mathematics."""
+    """One variant on its way down; `rewrites` and `head` say what became of its mathematics."""
 
     simplified: Simplified
     part: Part
-    told: tuple[str, ...]
+    rewrites: tuple[str, ...]
     head: tuple[str, ...]
 
 
@@ -295,9 +295,11 @@ def _down(trace: Trace, variant: Variant, target: Target, options: Options, tabl
     plan = trace.run("lower", with_tensor_lists, plan, _by_skeleton(target))
     kernels = trace.run("lower", lower, plan)
     plan = with_traffic(plan, kernels, target, conditions.sizes)
-    told = plan_lines(simplified.rewritten, algebra, conditions.sizes)
+    rewrites = plan_lines(simplified.rewritten, algebra, conditions.sizes)
     part = Part(_of_products(variant, plan), plan, kernels)
-    return _Line(simplified, part, tuple(told), tuple(file_lines(simplified.rewritten, algebra)))
+    return _Line(
+        simplified, part, tuple(rewrites), tuple(file_lines(simplified.rewritten, algebra))
+    )
 
 
 def _by_skeleton(target: Target) -> Callable[[Lowered], bool]:
@@ -382,7 +384,7 @@ def _note_texts(
     trace.note("graph", "\n".join(to_text(line.simplified.graph) for line in lines))
     trace.note("rules", "\n".join(str(fired) for line in lines for fired in line.simplified.fired))
     left = [f"{paths or 'forward'}: as it is, {why}" for paths, why in captured.left]
-    plans = ["\n".join([*line.told, to_text(line.part.plan)]) for line in lines]
+    plans = ["\n".join([*line.rewrites, to_text(line.part.plan)]) for line in lines]
     trace.note("plan", "\n".join([*plans, *left]))
     trace.note("kernel", "\n".join(map(to_text, kernels_of(line.part for line in lines))))
     trace.note("source", source, ".cu" if "__global__" in source else ".cpp")

@@ -89,7 +89,7 @@ def test_results_are_those_of_the_weight(kept: Operator) -> None:
         kept.check(w)
 
 
-def test_what_is_kept_is_not_made_again(kept: Operator) -> None:
+def test_unchanged_weights_are_not_reduced_twice(kept: Operator) -> None:
     """Nobody can see a change of one element that is no sample: so nothing was computed."""
     w = torch.randn(ROWS, COLUMNS)
     before = [each.clone() for each in kept.call(w)]
@@ -177,7 +177,7 @@ def test_streams_wait_for_each_other(kept: Operator) -> None:
     assert function() == 2
 
 
-def test_pieces_of_rows_are_not_made_again() -> None:
+def test_unchanged_split_reductions_do_not_run() -> None:
     """Few long rows are cut, and put together by a second kernel."""
     found = operator(1, (4, 2**18))
     w = torch.randn(4, 2**18)

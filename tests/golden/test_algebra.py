@@ -13,7 +13,7 @@ import torch
 from opweld.capture import capture
 from opweld.ir.rules.algebra import Algebra
 from opweld.ir.graph import arena_of
-from opweld.ir.rules.told import plan_lines
+from opweld.ir.rules.effects import plan_lines
 from opweld.ir.text import to_text
 from opweld.simplify import simplify
 

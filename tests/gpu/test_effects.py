@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from tests.behaviour.emitted import kernels_in
+from tests.gpu.recording import recorded
 from tests.models import by_submodules, updates
 from tests.models.emitted import Emitted, emit_module
 from tests.models.test_by_submodules import adopted
@@ -38,19 +39,9 @@ def test_buffers_are_left_as_eager_leaves_them(model: Any, tmp_path: Path) -> No
 def test_a_recorded_graph_changes_buffers_at_each_replay(tmp_path: Path) -> None:
     emitted = made(updates.Averages, tmp_path)
     new, old = adopted(emitted), copy.deepcopy(emitted.original)
-    x, stream, graph = (
-        torch.randn(64, 8, device="cuda"),
-        torch.cuda.Stream(),
-        torch.cuda.CUDAGraph(),
-    )
+    x = torch.randn(64, 8, device="cuda")
     with torch.no_grad():
-        with torch.cuda.stream(stream):
-            for _ in range(3):
-                new(x)
-                old(x)
-        torch.cuda.current_stream().wait_stream(stream)
-        with torch.cuda.graph(graph):
-            shown = new(x)
+        graph, shown = recorded(partial(new, x), partial(old, x))
         for _ in range(5):
             graph.replay()
             expected = old(x)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tests.gpu.recording import recorded
 from tests.gpu.sanitizing import KERNELS_ALONE, needs_sanitizer, require_nothing_found
 from tests.models.emitted import Emitted, emit_module
 from torch import nn
@@ -107,18 +109,9 @@ def test_calls_on_several_streams_are_equal(emitted: Emitted) -> None:
 
 def test_a_recorded_graph_follows_the_weight(emitted: Emitted) -> None:
     new, _ = pair(emitted)
-    x, stream, graph = (
-        torch.randn(64, WIDTH, device="cuda"),
-        torch.cuda.Stream(),
-        torch.cuda.CUDAGraph(),
-    )
+    x = torch.randn(64, WIDTH, device="cuda")
     with torch.no_grad():
-        with torch.cuda.stream(stream):
-            for _ in range(3):
-                new(x)
-        torch.cuda.current_stream().wait_stream(stream)
-        with torch.cuda.graph(graph):
-            shown = new(x)
+        graph, shown = recorded(partial(new, x))
         for scale in (1.0, 2.0, -5.0):
             new.project.weight.mul_(scale)
             graph.replay()

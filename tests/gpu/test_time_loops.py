@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from tests.behaviour.emitted import kernels_in
+from tests.gpu.recording import recorded
 from tests.models import time_loops
 from tests.models.emitted import Emitted, emit_module
 from tests.models.test_time_loops import adopted, agrees
@@ -51,18 +52,9 @@ def test_calls_are_equal_bit_for_bit(model: Any, tmp_path: Path) -> None:
 def test_a_recorded_graph_runs_all_turns(tmp_path: Path) -> None:
     emitted = made(time_loops.Cell, tmp_path)
     new, old = adopted(emitted), copy.deepcopy(emitted.original)
-    x, stream, graph = (
-        torch.randn(64, STEPS, WIDTH, device="cuda"),
-        torch.cuda.Stream(),
-        torch.cuda.CUDAGraph(),
-    )
+    x = torch.randn(64, STEPS, WIDTH, device="cuda")
     with torch.no_grad():
-        with torch.cuda.stream(stream):
-            for _ in range(3):
-                new(x)
-        torch.cuda.current_stream().wait_stream(stream)
-        with torch.cuda.graph(graph):
-            shown = new(x)
+        graph, shown = recorded(partial(new, x))
         x.normal_()
         graph.replay()
         torch.testing.assert_close(shown, old(x), rtol=1e-4, atol=1e-5)

@@ -96,6 +96,7 @@ def test_the_graph_has_loops(model: Any) -> None:
         time_loops.Windows: [STEPS // 2 - 2],
         time_loops.Turns: [20],
         time_loops.TwoStates: [STEPS - 2],
+        time_loops.FastWeights: [STEPS - 1],  # the last state is not read
     }
     assert [loop.turns for loop in loops_in(model)] == turns.get(model, [STEPS])
 
@@ -129,7 +130,7 @@ def test_layers_have_the_kernels_of_a_loop_in_common(tmp_path: Path) -> None:
     assert not any(row.name.endswith("_loop_2") for row in emitted.compiled.fused)
 
 
-def test_layers_of_the_parts_alone_are_one_product_before_the_loop() -> None:
+def test_linear_layers_of_the_steps_are_one_matmul_before_the_loop() -> None:
     def products(graph: Any) -> int:
         return sum(str(node.attrs) == "aten.linear.default" for node in graph.nodes())
 
@@ -138,6 +139,8 @@ def test_layers_of_the_parts_alone_are_one_product_before_the_loop() -> None:
         (time_loops.Backwards, 1, 1),
         (time_loops.Turns, 0, 1),
         (time_loops.TwoStates, 0, 1),
+        (time_loops.StepsLast, 0, 2),
+        (time_loops.FastWeights, 1, 1),  # the last turn stands behind the loop
     ):
         graph = (
             capture(model().eval(), (torch.randn(16, STEPS, WIDTH),), name="model")

@@ -190,9 +190,51 @@ class TwoStates(nn.Module):
         return a - b
 
 
+class StepsLast(_Stepping):
+    """Steps along the last axis, whose parts are no rows of a linear layer's input."""
+
+    def forward(self, x):
+        x = torch.tanh(x.transpose(1, 2))
+        h = torch.zeros_like(x[:, :, 0])
+        for t in range(x.shape[2]):
+            h = self.step(x[:, :, t], h)
+        return torch.relu(h)
+
+
+class FastWeights(nn.Module):
+    """A linear layer of each step whose weight is a state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.start = nn.Parameter(torch.randn(WIDTH, WIDTH) / 4)
+
+    def forward(self, x):
+        weight, outs = self.start, []
+        for t in range(x.shape[1]):
+            y = nn.functional.linear(x[:, t], weight)
+            weight = 0.9 * weight + 0.1 * torch.tanh(weight).softmax(-1)
+            outs.append(y)
+        return torch.stack(outs, 1)
+
+
+class SameNames(_Stepping):
+    """A turn makes values under the names of those that all turns read."""
+
+    def step(self, x, h):
+        z = torch.sigmoid(self.from_x(x) + self.from_h(h)).mean(-1, keepdim=True)
+        return torch.tanh(z * x) + 0.5 * h
+
+    def forward(self, x):
+        z = torch.softmax(x.mean(1), -1)
+        h = torch.zeros_like(z)
+        for t in range(x.shape[1]):
+            h = self.step(x[:, t] + z, h)
+        return h - z
+
+
 LOOPS = (
     Cell, LastOnly, Backwards, BothWays, NoFirstState, Scan, Layers, OfModules, Windows, Turns,
-    TwoStates,
+    TwoStates, StepsLast, FastWeights, SameNames,
 )  # fmt: skip
 
 

@@ -348,7 +348,7 @@ def test_small_groups_go_where_inputs_are_finite():
     assert products_of(after.graph) == [6]
 
 
-def test_a_product_that_is_returned_stays():
+def test_a_matmul_that_is_returned_stays():
     arena = Arena()
     m = Maker(arena)
     y = m.linear(m.input("x", ROWS, DEPTH))
@@ -380,30 +380,30 @@ def test_any_batch_is_summed():
         np.testing.assert_allclose(values_of(after, feeds)[0], values_of(before, feeds)[0])
 
 
-def test_a_mean_of_rows_is_told():
+def test_a_mean_of_rows_is_effect():
     _, after = both(of_rows)
     (rewritten,) = after.rewritten
-    assert rewritten.told.before.startswith("sum over 24 rows of f(y) = (2 - ")
-    assert rewritten.told.after == "24 * f(mean(x) @ fc.weight.T + fc.bias)"
-    assert rewritten.told.flops_before == 2 * 48 * 16 * 24
-    assert rewritten.told.flops_after == 48 * 16 + 2 * (2 * 2 * 16 * 24)
+    assert rewritten.effect.before.startswith("sum over 24 rows of f(y) = (2 - ")
+    assert rewritten.effect.after == "24 * f(mean(x) @ fc.weight.T + fc.bias)"
+    assert rewritten.effect.flops_before == 2 * 48 * 16 * 24
+    assert rewritten.effect.flops_after == 48 * 16 + 2 * (2 * 2 * 16 * 24)
 
 
-def test_the_rewrite_is_told_in_the_user_s_names():
+def test_the_rewrite_is_described_in_the_users_names():
     _, after = both(of_all_scaled)
     (rewritten,) = after.rewritten
-    assert rewritten.told.before == (
+    assert rewritten.effect.before == (
         "sum over the features of f(y) = (2 - (((y * 0.5) + y) * 0.25)),"
         " y = x @ fc.weight.T + fc.bias"
     )
-    assert rewritten.told.after == "24 * f(x @ mean(fc.weight.T) + mean(fc.bias))"
-    assert rewritten.told.flops_before == 2 * 6 * 16 * 24
-    assert rewritten.told.flops_after == 2 * 6 * 16 + 16 * 24
+    assert rewritten.effect.after == "24 * f(x @ mean(fc.weight.T) + mean(fc.bias))"
+    assert rewritten.effect.flops_before == 2 * 6 * 16 * 24
+    assert rewritten.effect.flops_after == 2 * 6 * 16 + 16 * 24
 
 
 @pytest.mark.parametrize(("algebra", "products"), [(Algebra.EXACT, 2), (Algebra.FINITE, 1)])
 def test_the_second_product_of_groups_is_counted(algebra, products):
     _, after = both(of_members, algebra)
     (rewritten,) = after.rewritten
-    assert rewritten.told.flops_after == products * 2 * ROWS * DEPTH * 3 + FEATURES * DEPTH
+    assert rewritten.effect.flops_after == products * 2 * ROWS * DEPTH * 3 + FEATURES * DEPTH
     assert len(products_of(after.graph)) == products

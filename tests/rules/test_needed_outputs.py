@@ -268,10 +268,10 @@ def test_a_scan_read_in_part_would_be_caught(monkeypatch):
     assert not np.allclose(values_of(after, feeds)[0], values_of(before, feeds)[0])
 
 
-def test_it_is_told():
+def test_it_is_effect():
     arena = Arena()
     after = simplify(graph(FORMS["a product"](Maker(arena))), arena)
-    (told,) = (each.told for each in after.rewritten)
-    assert told.after == "linear(x, fc.weight, fc.bias)[:, 4, :], of which no more is read"
-    assert (told.flops_before, told.flops_after) == (2 * 240 * 6, 2 * 24 * 6)
-    assert torch.tensor(told.bytes_saved) == 8 * (240 - 24)
+    (effect,) = (each.effect for each in after.rewritten)
+    assert effect.after == "linear(x, fc.weight, fc.bias)[:, 4, :], of which no more is read"
+    assert (effect.flops_before, effect.flops_after) == (2 * 240 * 6, 2 * 24 * 6)
+    assert torch.tensor(effect.bytes_saved) == 8 * (240 - 24)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from .graph import Arena, Graph, Node, Origin
 from .ops import Op
+from .types import TensorType
 
 Operands = tuple[Node, ...]
 
@@ -46,9 +48,7 @@ class Copier:
             return self.arena.call(operands, node.attrs) if moved else node
         if operands == node.inputs:
             return node
-        if node.op is Op.ITEM:
-            return self.arena.item(operands[0], node.attrs.index, node.type)
-        return self.arena.make(node.op, *operands, attrs=node.attrs)
+        return made_alike(self.arena, node, operands)
 
     def known_as(self, old: Node, new: Node) -> Node:
         """The new node, of the old one's origin where it has none."""
@@ -62,3 +62,22 @@ def give_origin(origins: dict[int, Origin], old: Node, first: Node, last: Node) 
     if old.serial in origins:
         places = range(first.serial, last.serial + 1)
         origins.update((serial, origins[old.serial]) for serial in places)
+
+
+def made_alike(
+    arena: Arena, node: Node, inputs: Operands, attrs: Any = None, type: TensorType | None = None
+) -> Node:
+    """The same operation in another arena, with other attributes or of another type maybe."""
+    attrs = node.attrs if attrs is None else attrs
+    type = node.type if type is None else type
+    if node.op in (Op.INPUT, Op.WEIGHT):
+        return arena.source(node.op, attrs.name, attrs.access, type)
+    if node.op is Op.CONST:
+        return arena.const(attrs.value, type.dtype)
+    if node.op is Op.IOTA:
+        return arena.iota(attrs, type.dtype)
+    if node.op is Op.CALL:
+        return arena.call(inputs, attrs)
+    if node.op is Op.ITEM:
+        return arena.item(inputs[0], attrs.index, type)
+    return arena.make(node.op, *inputs, attrs=attrs)

@@ -1,4 +1,4 @@
-"""How values are named in what is told of a rewrite."""
+"""How values are named in the description of a rewrite."""
 
 from __future__ import annotations
 

@@ -81,11 +81,42 @@ class FirstSteps(Cell):
         return h
 
 
+class FirstOfAll(Cell):
+    """Results of the first steps only, which are all at the short lengths."""
+
+    def forward(self, x):
+        return super().forward(x)[0][:, : min(x.shape[1], 18)] * 2
+
+
 class ByItsLength(Cell):
     """A number in the graph is one of the length's, but on no straight line."""
 
     def forward(self, x):
         return super().forward(x)[0] * (1.0 / x.shape[1])
+
+
+class LeavesTraces(Cell):
+    """Changes buffers, one of them through a norm."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(WIDTH)
+        self.register_buffer("seen", torch.zeros(WIDTH))
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.seen += x.mean((0, 1))
+        return super().forward(self.norm(x.transpose(1, 2)).transpose(1, 2))[1]
+
+
+def test_a_call_that_is_counted_changes_nothing(shortened: list[bool]) -> None:
+    model, x = LeavesTraces().train(), torch.randn(4, STEPS, WIDTH)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    held = dict(model.named_buffers())
+    capture(model, (x,), name="model")
+    assert shortened == [True]
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(value is held[name] for name, value in model.named_buffers())
 
 
 class OfConstantTurns(nn.Module):
@@ -103,7 +134,7 @@ class OfConstantTurns(nn.Module):
 
 @pytest.mark.parametrize(
     "model",
-    [AnotherTurn, FirstSteps, ByItsLength, OfConstantTurns],
+    [AnotherTurn, FirstSteps, FirstOfAll, ByItsLength, OfConstantTurns],
     ids=lambda model: model.__name__,
 )
 def test_what_short_calls_do_not_tell_is_captured_whole(

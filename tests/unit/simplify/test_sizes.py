@@ -110,7 +110,7 @@ def test_a_window_of_one_element_is_a_slice():
     assert Op.AMAX in ops_of(pools[1], arena=arena)
 
 
-def test_relu_is_computed_of_the_largest_alone():
+def test_relu_applies_to_the_maximum_only():
     arena = Arena()
     x = tensor(arena, "x", 4, 6)
     of_relu = arena.make(Op.AMAX, arena.make(Op.RELU, x), attrs=ReduceAttrs((1,)))

@@ -126,10 +126,10 @@ class Seen(TorchDispatchMode):
         result = function(*args, **(kwargs or {}))
         self.count += 1
         name = str(function)
-        given = [*map(_told, pytree.tree_leaves((args, kwargs)))]
+        given = [*map(_described, pytree.tree_leaves((args, kwargs)))]
         if name.split(".")[1] in _PARTS:
             given = [each for each in given if isinstance(each, tuple)]
-        made = map(_told, pytree.tree_leaves(result))
+        made = map(_described, pytree.tree_leaves(result))
         self.kinds.setdefault((name, _rows(given), _rows(made)))
         return result
 
@@ -143,7 +143,7 @@ def _rows(values: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def _told(value: Any) -> Any:
+def _described(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return tuple(value.shape), str(value.dtype)
     return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)

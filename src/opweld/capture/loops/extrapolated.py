@@ -6,12 +6,11 @@ A number that differs between the two goes on in a straight line. All else must 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
+from opweld.ir.copying import made_alike
 from opweld.ir.graph import Arena, Graph, Node
-from opweld.ir.ops import Op
 
 _NUMBER = re.compile(r"(\d+)")
 
@@ -117,9 +116,10 @@ def _graph(one: Graph, other: Graph, lengths: Lengths) -> Graph:
     outputs = [others[node.serial] for node in other.outputs]
     if [places[node.serial] for node in one.outputs] != outputs:
         raise OtherForm("graphs with other outputs")
-    of_all: Callable[[tuple[Node, ...]], tuple[Node, ...]] = lambda nodes: tuple(  # noqa: E731
-        made[node.serial] for node in nodes
-    )
+
+    def of_all(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        return tuple(made[node.serial] for node in nodes)
+
     return Graph(
         extrapolated(one.name, other.name, lengths),
         of_all(one.inputs),
@@ -140,17 +140,7 @@ def _node(arena: Arena, old: Node, then: Node, made: dict[int, Node], lengths: L
     inputs = tuple(made[operand.serial] for operand in old.inputs)
     attrs = extrapolated(old.attrs, then.attrs, lengths)
     type = extrapolated(old.type, then.type, lengths)
-    if old.op in (Op.INPUT, Op.WEIGHT):
-        return arena.source(old.op, attrs.name, attrs.access, type)
-    if old.op is Op.CONST:
-        return arena.const(attrs.value, type.dtype)
-    if old.op is Op.IOTA:
-        return arena.iota(attrs, type.dtype)
-    if old.op is Op.CALL:
-        return arena.call(inputs, attrs)
-    if old.op is Op.ITEM:
-        return arena.item(inputs[0], attrs.index, type)
-    node = arena.make(old.op, *inputs, attrs=attrs)
+    node = made_alike(arena, old, inputs, attrs, type)
     if node.type != type:
         raise OtherForm(f"{node.type} and {type}")
     return node

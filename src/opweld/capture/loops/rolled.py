@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from opweld.ir.calls import common
-from opweld.ir.copying import Copier, Operands
+from opweld.ir.copying import Copier, Operands, made_alike
 from opweld.ir.graph import Arena, Graph, Leaf, Node, Origin, arena_of, consumers
 from opweld.ir.loop import Collected, Loop, Parts, make_loop
 from opweld.ir.ops import OPS, Op
@@ -159,6 +159,22 @@ class _Body:
         self.carried = {slot: found[slot] for slot in sorted(found, key=lambda slot: slot[::-1])}
 
     @property
+    def parts(self) -> list[Node]:
+        """Operands that are another part of their tensor in each turn."""
+        return [n for n in self.given.values() if self.part_at(n, 0) != self.part_at(n, 1)]
+
+    @property
+    def fixed(self) -> list[Node]:
+        """Operands that are computed before the loop."""
+        others = (*self.parts, *self.weights)
+        made = (n for n in self.given.values() if n.op not in (Op.CONST, Op.IOTA))
+        return [node for node in made if node not in others]
+
+    @property
+    def weights(self) -> list[Node]:
+        return [node for node in self.given.values() if node.op is Op.WEIGHT]
+
+    @property
     def shared(self) -> int:
         """How many of the user's calls all turns are in."""
         chains = [
@@ -179,17 +195,12 @@ class _Body:
             self._input(f"carried{number}", node)
             for number, node in enumerate(self.carried.values())
         ]
-        parts = [n for n in self.given.values() if self.moves(n)]
-        same = [n for n in self.given.values() if not self.moves(n) and n.op not in _REMADE]
-        inputs += [self._input(f"part{number}", node) for number, node in enumerate(parts)]
-        fixed = [node for node in same if node.op is not Op.WEIGHT]
-        inputs += [self._input(f"given{number}", node) for number, node in enumerate(fixed)]
-        weights = [node for node in same if node.op is Op.WEIGHT]
-        for node in weights:
-            a = node.attrs
-            self.known[node.serial] = self.arena.source(Op.WEIGHT, a.name, a.access, node.type)
-        for node in (*(n for n in self.given.values() if n.op in _REMADE), *turn):
-            self.known[node.serial] = self._copied(node)
+        inputs += [self._input(f"part{number}", node) for number, node in enumerate(self.parts)]
+        inputs += [self._input(f"given{number}", node) for number, node in enumerate(self.fixed)]
+        made = (n for n in self.given.values() if n.op in (Op.CONST, Op.IOTA, Op.WEIGHT))
+        for node in (*made, *turn):
+            operands = tuple(self.known[operand.serial] for operand in node.inputs)
+            self.known[node.serial] = made_alike(self.arena, node, operands)
         following = [
             turn[place] if ago == 1 else self.carried[ago - 1, place] for ago, place in self.carried
         ]
@@ -204,7 +215,7 @@ class _Body:
         self.graph = Graph(
             name,
             tuple(inputs),
-            tuple(self.known[node.serial] for node in weights),
+            tuple(self.known[node.serial] for node in self.weights),
             tuple(self.known[node.serial] for node in outputs),
             ("tuple", tuple(map(Leaf, range(len(outputs))))),
             self._places(),
@@ -215,18 +226,6 @@ class _Body:
         self.known[node.serial] = made
         return made
 
-    def _copied(self, node: Node) -> Node:
-        inputs = tuple(self.known[operand.serial] for operand in node.inputs)
-        if node.op is Op.CONST:
-            return self.arena.const(node.attrs.value, node.type.dtype)
-        if node.op is Op.IOTA:
-            return self.arena.iota(node.attrs, node.type.dtype)
-        if node.op is Op.CALL:
-            return self.arena.call(inputs, node.attrs)
-        if node.op is Op.ITEM:
-            return self.arena.item(inputs[0], node.attrs.index, node.type)
-        return self.arena.make(node.op, *inputs, attrs=node.attrs)
-
     def _places(self) -> tuple[tuple[int, Origin], ...]:
         """Where the nodes come from, without the calls that all of the loop is in."""
         shared = self.shared
@@ -236,10 +235,6 @@ class _Body:
             if serial in self.known
         }
         return tuple(sorted(found.items()))
-
-    def moves(self, node: Node) -> bool:
-        """Whether an operand is another part of its tensor in each turn."""
-        return self.part_at(node, 0) != self.part_at(node, 1)
 
     def part_at(self, node: Node, turn: int) -> Part | None:
         """The part of a tensor that stands, in some turn, where the one shown has `node`."""
@@ -263,12 +258,9 @@ class _Body:
         past = next(
             past
             for past in range(ago, SHOWN + 1)
-            if past <= SHOWN and self.run.turns[SHOWN - past][place].serial in read
+            if self.run.turns[SHOWN - past][place].serial in read
         )
         return self._at(self.run.turns[SHOWN - past][place], past - ago)
-
-
-_REMADE = (Op.CONST, Op.IOTA)
 
 
 @dataclass(slots=True)
@@ -322,17 +314,14 @@ class _Roller:
     def _loop(self) -> Node:
         body, run = self.body, self.run
         carried = [self._new(body.before(*slot)) for slot in body.carried]
-        parts = [node for node in body.given.values() if body.moves(node)]
-        same = [n for n in body.given.values() if not body.moves(n) and n.op not in _REMADE]
-        ordered = sorted(same, key=lambda node: node.op is Op.WEIGHT)
-        given = [*carried, *(self._new(run.parts[n.serial].source) for n in parts)]
-        given += [self._new(node) for node in ordered]
+        given = [*carried, *(self._new(run.parts[n.serial].source) for n in body.parts)]
+        given += [self._new(node) for node in (*body.fixed, *body.weights)]
         loop = Loop(
             self.label,
             body.graph,
             len(run.turns),
             len(carried),
-            tuple(self._moving(node) for node in parts),
+            tuple(self._moving(node) for node in body.parts),
             tuple(self._collected(each) for each in self.joined),
             tuple(body.outputs[slot] for slot in self.last),
         )
@@ -354,10 +343,8 @@ class _Roller:
 
     def _moving(self, node: Node) -> Parts:
         first, second = self.body.part_at(node, 0), self.body.part_at(node, 1)
-        assert first is not None and second is not None
-        return Parts(
-            first.axis, first.first, second.first - first.first, first.length if first.kept else 0
-        )
+        assert first is not None and second is not None, "a part is another one in each turn"
+        return Parts(first.axis, first.first, second.first - first.first, first.length)
 
     def _collected(self, each: _Joined) -> Collected:
         output = self.body.outputs[1, each.place]

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
+from torch._subclasses import FakeTensorMode
+from torch.func import functional_call
 from torch.utils import _pytree as pytree
 
 from opweld.errors import CaptureError
@@ -20,11 +23,12 @@ from opweld.ir.contract import Capture
 from opweld.ir.text import to_text
 
 from ..arguments import Arguments, bind
+from ..exporting.recurrent import shapes_of_recurrent_layers
 from ..modules.preserve import unchanged
 from .counting import LONG_LOOP, LongLoop, Seen
 from .extrapolated import Lengths, OtherForm, extrapolated
 
-# Lengths of the captures; of the last two one is predicted from the others.
+# Lengths of the captures; the third is predicted from the others.
 _SHORT = (12, 13, 15)
 _FEWEST_A_STEP = 3
 # A capture of more takes minutes; those of the modules that a loop calls take seconds.
@@ -110,11 +114,16 @@ def _repeats(module: nn.Module, mode: str, calls: list[Arguments], whole: Seen, 
 
 
 def _seen(module: nn.Module, mode: str, arguments: Arguments) -> Seen | None:
-    """The operations of a call; None where the forward raises."""
-    seen = Seen()
+    """The operations of a call on tensors without elements, which no buffer and no input shows;
+    None where the forward raises.
+    """
+    seen, fake = Seen(), FakeTensorMode(allow_non_fake_inputs=True)
+    without_elements = partial(pytree.tree_map_only, torch.Tensor, fake.from_tensor)
     try:
-        with torch.no_grad(), unchanged(module, mode), seen:
-            module(*arguments.args, **arguments.kwargs)
+        with torch.no_grad(), unchanged(module, mode), shapes_of_recurrent_layers(), fake, seen:
+            tensors = without_elements({**module.state_dict(), **dict(module.named_buffers())})
+            call = without_elements((arguments.args, arguments.kwargs))
+            functional_call(module, tensors, *call)
     except CaptureError:
         raise
     except Exception:  # a call of the user's code with inputs that nobody promised it

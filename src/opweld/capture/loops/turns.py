@@ -8,7 +8,7 @@ value), values from before the loop, or parts of these that go on by a constant 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from opweld.ir.graph import Graph, Node
 from opweld.ir.ops import Kind, Op
@@ -26,19 +26,23 @@ _MOST_REPEATS = 64
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a tensor: `length` elements from `first` along an axis, which is dropped unless the
-    part is `kept` as a slice of that length.
+    """A part of a tensor: the element `first` along an axis, which the part has not; or, where
+    `length` is not 0, so many elements from there.
     """
 
     source: Node
     axis: int
     first: int
     length: int
-    kept: bool
 
     @property
-    def form(self) -> tuple[int, int, int, bool]:
-        return self.source.serial, self.axis, self.length, self.kept
+    def form(self) -> tuple[int, int, int]:
+        return self.source.serial, self.axis, self.length
+
+
+Reads = Sequence[tuple[int, int] | Node]
+"""For each operand of a turn, how many turns ago it was made and its place there; or the value
+from elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +82,11 @@ def _parts(nodes: Sequence[Node]) -> dict[int, Part]:
     found: dict[int, Part] = {}
     for (_, axis, length), slices in cut.items():
         for node in slices if len(slices) >= FEWEST_TURNS else ():
-            found[node.serial] = Part(node.inputs[0], axis, node.attrs.start, length, True)
+            found[node.serial] = Part(node.inputs[0], axis, node.attrs.start, length)
     for node in nodes:
         part = found.get(node.inputs[0].serial) if node.op is Op.RESHAPE else None
-        if part is not None and part.kept and part.length == 1 and _drops(node, part.axis):
-            found[node.serial] = Part(part.source, part.axis, part.first, 1, False)
+        if part is not None and part.length == 1 and _drops(node, part.axis):
+            found[node.serial] = replace(part, length=0)
     return found
 
 
@@ -158,18 +162,14 @@ class _Search:
         if steps is None:
             return ()
         before: dict[tuple[int, int], Node] = {}
-        early = ((self._reads(turns, k), k) for k in range(SHOWN))
-        if not all(self._is_early(reads, shown, steps, k, before) for reads, k in early):
-            return ()
-        fits = SHOWN + 2
-        while fits < most and self._is_next(self._reads(turns, fits), shown, steps, fits - SHOWN):
+        fits = 0
+        while fits < most and self._reads_alike(
+            self._reads(turns, fits), shown, steps, fits, before
+        ):
             fits += 1
         return tuple(turns[:fits])
 
-    def _reads(self, turns: Sequence[tuple[Node, ...]], k: int) -> list[tuple[int, int] | Node]:
-        """For each operand of a turn, how many turns ago it was made and its place there; or the
-        value from elsewhere.
-        """
+    def _reads(self, turns: Sequence[tuple[Node, ...]], k: int) -> Reads:
         length = len(turns[0])
         start = self.places[turns[0][0].serial]
         found: list[tuple[int, int] | Node] = []
@@ -179,9 +179,7 @@ class _Search:
             found.append((k - place // length, place % length) if inside else operand)
         return found
 
-    def _steps(
-        self, shown: Sequence[tuple[int, int] | Node], then: Sequence[tuple[int, int] | Node]
-    ) -> list[int] | None:
+    def _steps(self, shown: Reads, then: Reads) -> list[int] | None:
         """By how much the part that each operand is goes on; None where turns do not read alike."""
         steps: list[int] = []
         of_node: dict[int, int] = {}
@@ -206,31 +204,16 @@ class _Search:
             return None
         return then.first - part.first
 
-    def _is_next(
+    def _reads_alike(
         self,
-        reads: Sequence[tuple[int, int] | Node],
-        shown: Sequence[tuple[int, int] | Node],
-        steps: Sequence[int],
-        since: int,
-    ) -> bool:
-        """Whether a turn, so many after the one shown, reads as that does."""
-        return all(
-            one == then
-            if isinstance(one, tuple) or isinstance(then, tuple)
-            else self._step(one, then) == since * step
-            for one, then, step in zip(shown, reads, steps, strict=True)
-        )
-
-    def _is_early(
-        self,
-        reads: Sequence[tuple[int, int] | Node],
-        shown: Sequence[tuple[int, int] | Node],
+        reads: Reads,
+        shown: Reads,
         steps: Sequence[int],
         turn: int,
         before: dict[tuple[int, int], Node],
     ) -> bool:
-        """Whether one of the first turns reads as the one shown, but for values that turns before
-        the first would have made; `before` has these by how many turns before that, and the place.
+        """Whether a turn reads as the one shown, but for values that turns before the first would
+        have made; `before` has these by how many turns before that, and the place.
         """
         for one, then, step in zip(shown, reads, steps, strict=True):
             if isinstance(one, tuple) and one[0] > turn:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ...ir.graph import Node
+from ...ir.graph import Node, Origin
 from ...ir.loop import Loop, Parts
 from ...ir.operator import Operator
 from ...ir.ops import Op
@@ -147,10 +147,9 @@ def _carried(body: Body, node: Node, text: str, wish: str, ended: tuple[Node, ..
     return name
 
 
-def _wish(origin: object, text: str) -> str:
+def _wish(origin: Origin | None, text: str) -> str:
     """`step` where the user's line is `for step in ...`, else `x_t` for a part of `x`."""
-    line = getattr(origin, "line", "")
-    found = re.match(r"\s*for\s+([A-Za-z_]\w*)\s+in\b", line)
+    found = re.match(r"\s*for\s+([A-Za-z_]\w*)\s+in\b", origin.line if origin else "")
     if found and found[1] not in RESERVED and found[1] != "_":
         return found[1]
     name = re.findall(r"[A-Za-z_]\w*", text)

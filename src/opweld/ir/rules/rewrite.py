@@ -69,7 +69,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Effect:
     """A rewrite as mathematics, in the names of the user, with the operations of both sides and
     the bytes that need no longer move.
     """
@@ -84,7 +84,7 @@ class Told:
 @dataclass(frozen=True, slots=True)
 class Rule:
     """`before` may be replaced by `after`; a result of a smaller shape is broadcast to the old.
-    What a rule that changes the work does to it is `told`.
+    What a rule that changes the work does to it is its `effect`.
     """
 
     name: str
@@ -93,7 +93,7 @@ class Rule:
     numerics: Numerics
     when: Condition | None = None
     domain: Domain = Domain.ANY
-    told: Callable[[Match], Told] | None = None
+    effect: Callable[[Match], Effect] | None = None
 
     def __str__(self) -> str:
         condition = f" if {self.when.text}" if self.when else ""
@@ -113,7 +113,7 @@ class Rewritten:
     rule: str
     numerics: Numerics
     place: str
-    told: Told
+    effect: Effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,10 +270,10 @@ class _Rewriter:
         return node
 
     def _tell(self, rule: Rule, match: Match) -> None:
-        if rule.told is not None:
+        if rule.effect is not None:
             origin = self.origins.get(match.root.serial)
             place = origin.place if origin else ""
-            self.rewrites.append(Rewritten(rule.name, rule.numerics, place, rule.told(match)))
+            self.rewrites.append(Rewritten(rule.name, rule.numerics, place, rule.effect(match)))
 
     def _count(self, rule: Rule) -> None:
         _, count = self.fired.get(rule.name, (rule.numerics, 0))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from ...ir.expr import product
 from ...ir.graph import Arena, Graph, Node, Origin
 from ...ir.ops import Kind, Op
-from ...ir.rules.rewrite import Numerics, Rewritten, Simplified, Told
+from ...ir.rules.rewrite import Effect, Numerics, Rewritten, Simplified
 from ..names import name_of
 from .calls import call_demand, call_in_part, flops_of
 from .demands import Demand, demand_of
@@ -43,9 +43,11 @@ def only_needed(graph: Graph, arena: Arena) -> Simplified:
     origins = rebuilding.origins(nodes, places)
     result = replace(graph, outputs=outputs, origins=())
     kept = tuple((n.serial, origins[n.serial]) for n in _sorted(result) if n.serial in origins)
-    told = tuple(_told(n, wanted[n.serial], places) for n in in_part if n.kind is Kind.OPAQUE)
+    rewritten = tuple(
+        _effect(n, wanted[n.serial], places) for n in in_part if n.kind is Kind.OPAQUE
+    )
     fired = ((NAME, Numerics.REORDER, len(in_part)),)
-    return Simplified(replace(result, origins=kept), fired, told)
+    return Simplified(replace(result, origins=kept), fired, rewritten)
 
 
 def _sorted(graph: Graph) -> list[Node]:
@@ -139,16 +141,16 @@ class _Rebuilding:
         return found
 
 
-def _told(node: Node, region: Region, places: dict[int, Origin]) -> Rewritten:
+def _effect(node: Node, region: Region, places: dict[int, Origin]) -> Rewritten:
     shape, part = node.type.shape, shape_of(region)
     place = places.get(node.serial)
     text = name_of(node, 1)
     saved = (product(shape) - product(part)) * node.type.dtype.itemsize_bytes
-    told = Told(
+    effect = Effect(
         text,
         f"{text}{text_of(region, shape)}, of which no more is read",
         flops_of(node, shape),
         flops_of(node, part),
         saved,
     )
-    return Rewritten(NAME, Numerics.REORDER, place.place if place else "", told)
+    return Rewritten(NAME, Numerics.REORDER, place.place if place else "", effect)

@@ -24,7 +24,7 @@ from ...ir.expr import Size, product
 from ...ir.graph import Arena, Node
 from ...ir.ops import Kind, Op
 from ...ir.rules.pattern import Computed, Match
-from ...ir.rules.rewrite import Condition, Domain, Numerics, Rule, Told
+from ...ir.rules.rewrite import Condition, Domain, Effect, Numerics, Rule
 from ...ir.types import DType
 from ..names import name_of
 from ..terms import total, x
@@ -258,7 +258,7 @@ def _scaled_sum(node: Node, found: Sum, arena: Arena) -> Node:
 # --- what the plan tells ---
 
 
-def _told(match: Match, exact: bool) -> Told:
+def _effect(match: Match, exact: bool) -> Effect:
     found = sum_of(match)
     assert found is not None, "the condition holds"
     own = found.product
@@ -278,7 +278,7 @@ def _told(match: Match, exact: bool) -> Told:
     # Infinities take a product of their own, where it is not one column.
     products = 2 if exact and found.num_results > 1 else 1
     flops = own.num_rows * found.num_results * own.depth * (2 * products)
-    return Told(
+    return Effect(
         f"sum over {of}{rows} of {each}",
         f"{found.count} * {'f' if found.steps else ''}({mean})"
         f"{', summed over rows' if rows else ''}",
@@ -314,7 +314,7 @@ def _rule(name: str, exact: bool) -> Rule:
         Numerics.REORDER,
         condition,
         Domain.FLOAT,
-        lambda match: _told(match, exact),
+        lambda match: _effect(match, exact),
     )
 
 

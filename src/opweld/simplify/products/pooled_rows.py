@@ -20,7 +20,7 @@ from ...ir.expr import Size, product
 from ...ir.graph import Arena, Node
 from ...ir.ops import Op
 from ...ir.rules.pattern import Computed, Match
-from ...ir.rules.rewrite import Condition, Domain, Numerics, Rule, Told
+from ...ir.rules.rewrite import Condition, Domain, Effect, Numerics, Rule
 from ...ir.types import DType
 from ..names import name_of
 from ..terms import total, x
@@ -113,7 +113,7 @@ def _one_sign(least: Node, most: Node, arena: Arena) -> Node:
     return arena.make(Op.WHERE, arena.make(Op.GT, least, zero), one, negative)
 
 
-def _told(match: Match, exact: bool) -> Told:
+def _effect(match: Match, exact: bool) -> Effect:
     found = pooled_of(match)
     assert found is not None, "the condition holds"
     own, function = found.product, found.step.text("y")
@@ -126,7 +126,7 @@ def _told(match: Match, exact: bool) -> Told:
         each = f"f(y) = {function}, y = {each}"
     rows = own.num_rows * own.depth
     products = 2 if exact else 1
-    return Told(
+    return Effect(
         f"sum over {found.count} rows of {each}",
         f"{found.count} * {'f' if found.step.nodes else ''}(mean({value}){right})",
         own.flops,
@@ -162,7 +162,7 @@ def _rule(name: str, exact: bool) -> Rule:
             holds,
         ),
         Domain.FLOAT,
-        lambda match: _told(match, exact),
+        lambda match: _effect(match, exact),
     )
 
 

@@ -19,8 +19,8 @@ def plan_lines(rewritten: tuple[Rewritten, ...], algebra: Algebra, sizes: Sizes)
         lines += [
             f"  {each.rule} [{each.numerics.name.lower()}]"
             f"{f'  # {each.place}' if each.place else ''}",
-            f"    before: {each.told.before}",
-            f"    after:  {each.told.after}",
+            f"    before: {each.effect.before}",
+            f"    after:  {each.effect.after}",
             f"    saves:  {saved_text(each, sizes)}",
         ]
     return lines
@@ -28,22 +28,22 @@ def plan_lines(rewritten: tuple[Rewritten, ...], algebra: Algebra, sizes: Sizes)
 
 def file_lines(rewritten: tuple[Rewritten, ...], algebra: Algebra) -> list[str]:
     """The same as sentences for the head of the file; first what they assume."""
-    lines = [f"{each.told.before}: computed as {each.told.after}." for each in rewritten]
+    lines = [f"{each.effect.before}: computed as {each.effect.after}." for each in rewritten]
     assumed = [f"{ASSUMED.capitalize()}."] if algebra is Algebra.FINITE else []
     return [*assumed, *lines] if lines else []
 
 
 def saved_flops(rewritten: tuple[Rewritten, ...], sizes: Sizes) -> int:
     """The operations that all of them save together."""
-    saved = (each.told.flops_before - each.told.flops_after for each in rewritten)
+    saved = (each.effect.flops_before - each.effect.flops_after for each in rewritten)
     return sum(number_at(flops, sizes) for flops in saved)
 
 
 def saved_text(each: Rewritten, sizes: Sizes) -> str:
     """The operations and bytes that a rewrite saves."""
-    before = number_at(each.told.flops_before, sizes)
-    after = number_at(each.told.flops_after, sizes)
-    moved = number_at(each.told.bytes_saved, sizes)
+    before = number_at(each.effect.flops_before, sizes)
+    after = number_at(each.effect.flops_after, sizes)
+    moved = number_at(each.effect.bytes_saved, sizes)
     flops = f"{_scaled(before - after)}flop of {_scaled(before)}flop" if before else ""
     return ", ".join(filter(None, (flops, f"{_scaled(moved)}byte" if moved else "")))
 

@@ -10,7 +10,7 @@ from opweld.ir.attrs import CallAttrs, Operand, ReduceAttrs
 from opweld.ir.graph import Arena
 from opweld.ir.ops import Op
 from opweld.ir.rules.algebra import Algebra
-from opweld.ir.rules.told import ASSUMED, file_lines, plan_lines
+from opweld.ir.rules.effects import ASSUMED, file_lines, plan_lines
 from opweld.ir.types import DType, TensorType
 from opweld.options import Options
 from opweld.simplify import simplify
@@ -45,7 +45,7 @@ def test_new_nodes_stand_on_the_user_s_line():
     assert places == {"model.py:7"} and len(after.origins) > 4
 
 
-def test_what_is_assumed_is_told():
+def test_the_assumption_comes_first():
     rewritten = summed(Algebra.FINITE).rewritten
     assert ASSUMED in plan_lines(rewritten, Algebra.FINITE, ())[0]
     assert file_lines(rewritten, Algebra.FINITE)[0].lower().startswith("inputs and weights")
@@ -53,7 +53,7 @@ def test_what_is_assumed_is_told():
 
 
 @pytest.mark.parametrize("algebra", list(Algebra), ids=lambda algebra: algebra.value)
-def test_nothing_is_told_of_nothing(algebra):
+def test_without_rewrites_there_are_no_lines(algebra):
     assert plan_lines((), algebra, ()) == file_lines((), algebra) == []
 
 
