@@ -52,6 +52,11 @@ BODIES = {
         "        y = torch.tanh((x * self.weight).masked_fill(mask, -1.0).softmax(0)).cumsum(1)\n"
         "        return y.softmax(1), torch.ones(3, device=x.device)",
     ),
+    "random numbers of no tensor": (
+        None,
+        "y = torch.tanh((x * self.weight).softmax(0)) + torch.rand(6, device=x.device)\n"
+        "        return y.softmax(0) * self.weight.cumsum(0)",
+    ),
     "a product with a sum": (
         2,
         "y = torch.tanh(torch.addmm(self.weight, x, self.square).softmax(0)).cumsum(1)\n"

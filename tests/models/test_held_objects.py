@@ -35,10 +35,13 @@ class Layer(nn.Module):
     def __init__(self, settings: Settings) -> None:
         super().__init__()
         self.settings = settings
+        self.kinds, self.flags = ["single", "double"], {"doubles": False}
 
     def forward(self, x):
         if self.checkpointing:
             return x * 7
+        if self.kinds[0] == "double" or self.flags["doubles"]:
+            return x * 2
         return torch.tanh(x * self.settings.scale)
 
 
@@ -70,6 +73,14 @@ def other_type(model: Any) -> None:
     model.settings.scale = 2
 
 
+def item_of_a_list(model: Any) -> None:
+    model.layers[1].kinds[0] = "double"
+
+
+def item_of_a_dict(model: Any) -> None:
+    model.layers[1].flags["doubles"] = True
+
+
 @pytest.fixture(scope="module")
 def emitted(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return emit_module(Configured().eval(), ((X,), {}), tmp_path_factory.mktemp("held"))
@@ -86,7 +97,10 @@ def is_kept(new: Any) -> bool:
 
 @pytest.mark.parametrize(
     "change",
-    [changed_scale, other_settings, flag_of_a_module, other_type],
+    [
+        *(changed_scale, other_settings, flag_of_a_module, other_type),
+        *(item_of_a_list, item_of_a_dict),
+    ],
     ids=lambda change: change.__name__,
 )
 def test_what_is_changed_later_is_seen(emitted: Any, change: Any) -> None:

@@ -140,6 +140,7 @@ def test_linear_layers_of_the_steps_are_one_matmul_before_the_loop() -> None:
         (time_loops.Turns, 0, 1),
         (time_loops.TwoStates, 0, 1),
         (time_loops.StepsLast, 0, 2),
+        (time_loops.EverySecond, 0, 2),
         (time_loops.FastWeights, 1, 1),  # the last turn stands behind the loop
     ):
         graph = (

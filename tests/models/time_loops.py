@@ -217,25 +217,91 @@ class FastWeights(nn.Module):
         return torch.stack(outs, 1)
 
 
-class SameNames(_Stepping):
-    """A turn makes values under the names of those that all turns read."""
+class _Enter(nn.Module):
+    def forward(self, x):
+        y = torch.softmax(x, -1)
+        return y
 
-    def step(self, x, h):
-        z = torch.sigmoid(self.from_x(x) + self.from_h(h)).mean(-1, keepdim=True)
-        return torch.tanh(z * x) + 0.5 * h
+
+class SameNames(nn.Module):
+    """A turn makes a value under the name of one that all turns read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter, self.mix = _Enter(), nn.Linear(WIDTH, WIDTH)
 
     def forward(self, x):
-        z = torch.softmax(x.mean(1), -1)
-        h = torch.zeros_like(z)
+        start = self.enter(x.mean(1))
+        h = torch.zeros_like(start)
         for t in range(x.shape[1]):
-            h = self.step(x[:, t] + z, h)
-        return h - z
+            y = torch.tanh(self.mix(h) + x[:, t] * start)
+            h = self.mix(y).softmax(-1)
+        return h
+
+
+class StartAgain(_Stepping):
+    """The first state is read behind the loop, too."""
+
+    def forward(self, x):
+        first = torch.softmax(x.mean(1), -1)
+        h = first
+        for t in range(x.shape[1]):
+            h = self.step(x[:, t], h)
+        return h - first
 
 
 LOOPS = (
     Cell, LastOnly, Backwards, BothWays, NoFirstState, Scan, Layers, OfModules, Windows, Turns,
-    TwoStates, StepsLast, FastWeights, SameNames,
+    TwoStates, StepsLast, FastWeights, SameNames, StartAgain,
 )  # fmt: skip
+
+
+class TwoStarts(_Stepping):
+    """Two states that are one from the second turn on."""
+
+    def forward(self, x):
+        h, other = torch.zeros_like(x[:, 0]), torch.tanh(x[:, 1])
+        for t in range(x.shape[1]):
+            h = other = self.step(x[:, t] + other, h)
+        return h
+
+
+class LateParts(_Stepping):
+    """The first turns read one part."""
+
+    def forward(self, x):
+        h = torch.zeros_like(x[:, 0])
+        for t in range(x.shape[1]):
+            h = self.step(x[:, max(t - 2, 0)], h)
+        return h
+
+
+class EveryOther(nn.Module):
+    """A state of which only the turn after the next reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x):
+        a, b, outs = x[:, 0], x[:, 1] * 2, []
+        for t in range(2, x.shape[1]):
+            a, b = b, torch.tanh(self.mix(a) + x[:, t]).softmax(-1)
+            outs.append(b)  # the first states are forgotten at the end
+        return torch.stack(outs, 1)
+
+
+class EverySecond(_Stepping):
+    """Half of the steps are read, so that a layer of all would compute twice as much."""
+
+    def forward(self, x):
+        h = torch.zeros_like(x[:, 0])
+        for t in range(0, x.shape[1], 2):
+            h = self.step(x[:, t], h).softmax(-1)
+        return h
+
+
+MORE_LOOPS = (TwoStarts, LateParts, EveryOther, EverySecond)
 
 
 class ReadsInTheMiddle(_Stepping):
@@ -261,12 +327,12 @@ class OtherConstants(_Stepping):
 
 
 class OneFixedPart(_Stepping):
-    """The second step is read by all turns, and the part of one."""
+    """The fourth step is read by all turns, and the part of one."""
 
     def forward(self, x):
         h = torch.zeros_like(x[:, 0])
         for t in range(x.shape[1]):
-            h = self.step(x[:, t], h) + x[:, 1]
+            h = self.step(x[:, t], h) + x[:, 3]
         return h
 
 

@@ -17,7 +17,8 @@ from opweld.ir.graph import Graph
 from opweld.ir.loop import loop_of
 from opweld.ir.numpy.interpret import interpret_outputs
 
-LOOPS = [model for model in time_loops.LOOPS if model is not time_loops.OfModules]
+LOOPS = (*time_loops.LOOPS, *time_loops.MORE_LOOPS)
+LOOPS = tuple(model for model in LOOPS if model is not time_loops.OfModules)  # drops elements
 
 
 def calls(attrs: CallAttrs, operands: tuple[np.ndarray, ...]) -> tuple[Any, ...]:
