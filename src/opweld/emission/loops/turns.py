@@ -100,8 +100,8 @@ def closed(body: Body, inner: Body, call: Node, loop: Loop, opened: Opened) -> N
         n.attrs.index: n for n in body.graph.nodes() if n.op is Op.ITEM and n.inputs[0] is call
     }
     for index, (name, each) in enumerate(zip(opened.collected, loop.collected, strict=True)):
-        turned = f"{name}[::-1]" if each.backwards else name
-        text = f"torch.{'stack' if each.stacked else 'cat'}({turned}, {each.axis})"
+        in_order = f"{name}[::-1]" if each.backwards else name
+        text = f"torch.{'stack' if each.stacked else 'cat'}({in_order}, {each.axis})"
         if index in items:
             body.wishes.setdefault(items[index].serial, _wish_of_joined(body, items[index], name))
             text = body.define((items[index],), text)

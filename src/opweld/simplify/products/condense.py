@@ -263,11 +263,11 @@ def _effect(match: Match, exact: bool) -> Effect:
     assert found is not None, "the condition holds"
     own = found.product
     value, weight = name_of(own.x), name_of(own.weight)
-    turned = ".T" if own.features == 0 else ""
+    transposed = ".T" if own.features == 0 else ""
     bias = "" if own.bias is None else f" + {name_of(own.bias)}"
     mean_bias = "" if own.bias is None else f" + mean({name_of(own.bias)})"
-    each = f"{value} @ {weight}{turned}{bias}"
-    mean = f"{value} @ mean({weight}{turned}){mean_bias}"
+    each = f"{value} @ {weight}{transposed}{bias}"
+    mean = f"{value} @ mean({weight}{transposed}){mean_bias}"
     function = "y"
     for step in reversed(found.steps):
         function = step.text(function)

@@ -117,9 +117,9 @@ def _effect(match: Match, exact: bool) -> Effect:
     found = pooled_of(match)
     assert found is not None, "the condition holds"
     own, function = found.product, found.step.text("y")
-    turned = ".T" if own.features == 0 else ""
+    transposed = ".T" if own.features == 0 else ""
     bias = "" if own.bias is None else f" + {name_of(own.bias)}"
-    right = f" @ {name_of(own.weight)}{turned}{bias}"
+    right = f" @ {name_of(own.weight)}{transposed}{bias}"
     value = name_of(own.x)
     each = f"{value}{right}"
     if found.step.nodes:
