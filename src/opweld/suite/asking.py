@@ -6,6 +6,7 @@ import hashlib
 import json
 import platform
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from opweld import __version__
@@ -16,7 +17,16 @@ from opweld.suite.values import CHECK, OPERATIONS, OPTIMIZE, TUNE, Data, Task, W
 from opweld.tune.values import Search
 
 # What changes how long one waits, or what is kept from whom, but no result.
-_NO_INPUTS = ("time_limit_s", "sandbox", "pass_env", "max_output_bytes", "debug", "log", "dump")
+_NO_INPUTS = (
+    "time_limit_s",
+    "sandbox",
+    "pass_env",
+    "max_output_bytes",
+    "debug",
+    "log",
+    "dump",
+    "folder",
+)
 # A judgement has several children, each with the time limit; an optimisation several judgements.
 _CHILDREN, _JUDGEMENTS, _SPARE_S = 2.0, 8.0, 120.0
 
@@ -43,6 +53,8 @@ def of_tune(options: Options, search: Search) -> Work:
 def of_function(name: str, settings: Settings) -> Work:
     """A function of one's own, "module:function", which is called in a process for each unit.
 
+    The module is found in the current folder, or where Python finds others.
+
     Raises:
         UserError: the name is not of that form.
     """
@@ -54,7 +66,8 @@ def of_function(name: str, settings: Settings) -> Work:
             next_step=f"use {', '.join(OPERATIONS)}, or module:function of your own",
         )
     limit_s = settings.time_limit_s + _SPARE_S
-    return Work(name, {"settings": to_plain(settings)}, limit_s, settings.measure)
+    asked = {"settings": to_plain(settings), "place": {"folder": str(Path.cwd())}}
+    return Work(name, asked, limit_s, settings.measure)
 
 
 def settings_in(work: Work) -> Settings:
@@ -95,4 +108,5 @@ def _plain(options: Options) -> Data:
 
 def of_unit(task: Task) -> Data:
     """What a function of one's own is called with, and its name."""
-    return {"do": task.work.do, "unit": to_plain(task.unit)}
+    folder = task.work.asked["place"]["folder"]
+    return {"do": task.work.do, "folder": folder, "unit": to_plain(task.unit)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +23,9 @@ from opweld.suite.worker.supervisor import Supervisor
 
 INSTALL = "pip install 'opweld[ray]'"
 _HERE = "127.0.0.1"
+# Without it Ray takes the loopback for a mistake, and listens on the machine's own address. It is
+# read when Ray is imported.
+_LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 _START_S = 120.0
 # A place in an actor for the task, and one for what is to be said to it meanwhile.
 _CALLS_AT_ONCE = 2
@@ -63,8 +67,9 @@ class RayEngine:
         exclusive: bool = True,
         address: str | None = None,
     ) -> None:
+        if address is None or address.startswith(_HERE):
+            os.environ |= _LOOPBACK
         self._ray = _ray()
-        self._started = address is None
         self._connect(address)
         self._nodes: dict[str, str] = {}
         self._actors: dict[str, Any] = {}
@@ -73,6 +78,11 @@ class RayEngine:
         for node in self._ray.nodes():
             if node["Alive"]:
                 self._add_node(node, device, jobs, builders, exclusive)
+
+    @property
+    def address(self) -> str:
+        """Where others can join the cluster."""
+        return str(self._ray.get_runtime_context().gcs_address)
 
     def slots(self) -> tuple[Slot, ...]:
         return tuple(self._slots.values())
@@ -119,13 +129,22 @@ class RayEngine:
         }
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        logging.getLogger("ray").setLevel(logging.ERROR)
         try:
             self._ray.init(**(own if address is None else {"address": address}), **shared)
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise UserError(
                 f"no Ray at {address or 'this machine'}: {error}",
-                next_step="start it by `ray start --head`, or leave --address out",
+                next_step="start it by `ray start --head`, set RAY_AUTH_TOKEN where it asks for a "
+                "token, or leave --address out",
             ) from error
+        listens = {node["NodeManagerAddress"] for node in self._ray.nodes()}
+        if address is None and listens != {_HERE}:
+            self._ray.shutdown()
+            raise UserError(
+                f"Ray, which was imported before, listens on {', '.join(sorted(listens))}",
+                next_step="start the suite before Ray is imported, or name its address",
+            )
 
     def _add_node(
         self, node: Any, device: str, jobs: int | None, builders: int | None, exclusive: bool

@@ -1,19 +1,19 @@
-"""Locks of devices, so that two suites on one machine take turns: what is timed is timed alone."""
+"""Locks of devices, so that two suites on one machine take turns: what is timed is timed alone.
+
+The worker's process holds the lock, not who started it: where that is killed, the device is free
+when the worker, and all that it runs, has ended, and no sooner.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import tempfile
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 CPU = "cpu"
-_LOOK_S = 0.05
 
 
 def folder() -> Path:
@@ -21,24 +21,10 @@ def folder() -> Path:
     return Path(tempfile.gettempdir(), f"opweld-locks-{os.getuid()}")
 
 
-@contextlib.contextmanager
-def held(device: str, stop: Callable[[], bool], where: Path | None = None) -> Iterator[bool]:
-    """Waits until nobody else has the device, and keeps it; False where `stop` said so first.
+def lock_of(device: str, where: Path) -> FileLock:
+    """The lock of a device (the UUID of a GPU, or "cpu"), which is not taken yet.
 
-    The system frees it when this process ends, however it does.
+    The system frees it when the process that holds it ends, however it does.
     """
-    place = where or folder()
-    place.mkdir(parents=True, exist_ok=True, mode=0o700)
-    lock = FileLock(place / f"{re.sub(r'[^A-Za-z0-9-]', '_', device)}.lock")
-    while not stop():
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            time.sleep(_LOOK_S)
-            continue
-        try:
-            yield True
-        finally:
-            lock.release()
-        return
-    yield False
+    where.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return FileLock(where / f"{re.sub(r'[^A-Za-z0-9-]', '_', device)}.lock")

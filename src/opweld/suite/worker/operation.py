@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -14,7 +13,7 @@ def main(request: Path, answer: Path) -> None:
     """The function gets the unit's fields as a dictionary, and returns one or None."""
     asked = json.loads(request.read_text("utf-8"))
     module, _, name = str(asked["do"]).partition(":")
-    sys.path[:0] = [os.getcwd()]
+    sys.path[:0] = [asked["folder"]]
     given: dict[str, Any] | None = getattr(import_module(module), name)(asked["unit"])
     partial = answer.with_suffix(".partial")
     partial.write_text(json.dumps(given or {}), "utf-8")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import secrets
 import selectors
@@ -25,11 +26,13 @@ from opweld.judge.values import to_plain
 from opweld.process.child import end_session
 from opweld.process.worker import child_environment
 from opweld.suite.values import Gpu, Task
+from opweld.suite.worker.serve import LOCK, TASK, UNLOCK
 
 _TICK_S = 0.1
 _READ_BYTES = 1 << 16
 LOG_BYTES = 8192
 _END_S = 10.0
+_FOLDER = "suite"
 # Where libraries keep what they build, by their variables: one folder for each slot, emptied after
 # each unit, so that no candidate meets what another has written.
 CACHES = (
@@ -53,7 +56,7 @@ class WorkerProcess:
     """One process with a folder of its own, for one task after the other."""
 
     def __init__(self, environ: Mapping[str, str], gpu: Gpu | None) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="suite-"))
+        self._folder = _new_folder()
         self._mark = secrets.token_hex(8)
         self._marks = {self._mark}
         self._log, self._buffer = b"", b""
@@ -66,7 +69,7 @@ class WorkerProcess:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 pass_fds=(writes,),
-                env={**child_environment(), **environ, **caches, MARK: self._mark},
+                env={**_environment(), **environ, **caches, MARK: self._mark},
                 start_new_session=True,
             )
         finally:
@@ -75,12 +78,22 @@ class WorkerProcess:
         self._answers, self._output = reads, self._process.stdout.fileno()
         for descriptor in (self._answers, self._output):
             os.set_blocking(descriptor, False)
-        self._send(to_plain(gpu))
+        self._write(to_plain(gpu))
+
+    def lock(self, device: str, folder: Path, stop: Callable[[], bool]) -> Reply:
+        """Has it wait for the lock of the device, for as long as that takes."""
+        return self._ask(LOCK, {"device": device, "folder": str(folder)}, math.inf, stop)
+
+    def unlock(self) -> None:
+        self._send(UNLOCK, None)
 
     def ask(self, task: Task, limit_s: float, stop: Callable[[], bool]) -> Reply:
         """Hands it the task; its answer, or that it ended, took too long, or `stop` said so."""
         self._log = b""
-        if not self._send(to_plain(task)):
+        return self._ask(TASK, to_plain(task), limit_s, stop)
+
+    def _ask(self, request: str, value: Any, limit_s: float, stop: Callable[[], bool]) -> Reply:
+        if not self._send(request, value):
             return Reply(ENDED, self._how())
         until = time.monotonic() + limit_s
         with selectors.DefaultSelector() as selector:
@@ -122,7 +135,10 @@ class WorkerProcess:
         os.close(self._answers)
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _send(self, data: Any) -> bool:
+    def _send(self, request: str, value: Any) -> bool:
+        return self._write([request, value])
+
+    def _write(self, data: Any) -> bool:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(data).encode() + b"\n")
@@ -138,7 +154,7 @@ class WorkerProcess:
             message = json.loads(line)
             if message["kind"] == "mark":
                 self._marks.add(message["value"])
-            elif message["kind"] != "ready":
+            else:
                 found = Reply(message["kind"], message["value"])
         return found
 
@@ -147,6 +163,22 @@ class WorkerProcess:
             self._process.wait(_END_S)
         status = self._process.returncode
         return f"the worker's process ended with status {status}"
+
+
+def _environment() -> dict[str, str]:
+    """This process's, but for what opens the door of the cluster to whoever has it."""
+    given = child_environment()
+    return {name: value for name, value in given.items() if not name.startswith("RAY_")}
+
+
+def _new_folder() -> Path:
+    """A folder of this process's; those of processes that were killed go."""
+    root = Path(tempfile.gettempdir())
+    for left in root.glob(f"{_FOLDER}-*-*"):
+        owner = left.name.split("-")[1]
+        if owner.isdecimal() and not Path(f"/proc/{owner}").exists():
+            shutil.rmtree(left, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix=f"{_FOLDER}-{os.getpid()}-", dir=root))
 
 
 def _read(descriptor: int) -> bytes | None:

@@ -1,8 +1,9 @@
 """The process that does the work of one slot: `python -m opweld.suite.worker.serve ANSWERS FOLDER`.
 
-Each line of the standard input is a task, each line that it writes to the descriptor ANSWERS is a
-message: a mark by which what it started can be found, or an answer. When the standard input ends,
-the one that started it is gone, and so is everything here.
+Each line of the standard input is a request: the device's lock is to be taken or given back, or a
+task to be done. Each line that it writes to the descriptor ANSWERS is a message: a mark by which
+what it started can be found, or an answer. When the standard input ends, the one that started it is
+gone, and so is everything here.
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
 from opweld.judge.values import from_plain, to_plain
 from opweld.suite.values import ERROR, Answer, Gpu, Task
+from opweld.suite.worker import locks
 from opweld.suite.worker.perform import Bench, MachineFault, perform
 
+LOCK, UNLOCK, TASK = "lock", "unlock", "task"
+_POLL_S = 0.05
 # What is left of the ending of a worker whose supervisor is gone, before it is cut short.
 _GRACE_S = 5.0
 
@@ -39,18 +43,33 @@ def main(answers: int, folder: Path) -> None:
             out.write(json.dumps({"kind": kind, "value": value}) + "\n")
             out.flush()
 
-        tell("ready", os.getpid())
         given = json.loads(sys.stdin.readline() or "null")
         bench = Bench(
             folder / "builds", given and from_plain(Gpu, given), lambda m: tell("mark", m)
         )
         threading.Thread(target=_read, args=(lines,), daemon=True).start()
         with contextlib.suppress(KeyboardInterrupt), _closed(bench):
-            while line := lines.get():
-                _clear(bench.builds)
-                tell(*_answered(from_plain(Task, json.loads(line)), bench))
-                _clear(folder / "caches")
+            _serve(lines, bench, folder, tell)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _serve(
+    lines: queue.SimpleQueue[str], bench: Bench, folder: Path, tell: Callable[[str, Any], None]
+) -> None:
+    lock = None
+    while line := lines.get():
+        request, value = json.loads(line)
+        if request == LOCK:
+            lock = locks.lock_of(value["device"], Path(value["folder"]))
+            lock.acquire(poll_interval=_POLL_S)
+            tell(LOCK, None)
+        elif request == UNLOCK:
+            if lock is not None:
+                lock.release()
+        else:
+            _clear(bench.builds)
+            tell(*_answered(from_plain(Task, value), bench))
+            _clear(folder / "caches")
 
 
 def _answered(task: Task, bench: Bench) -> tuple[str, Any]:

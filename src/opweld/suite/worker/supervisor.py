@@ -6,7 +6,6 @@ of the machine that there is none.
 
 from __future__ import annotations
 
-import contextlib
 import platform
 import threading
 import time
@@ -33,6 +32,7 @@ from opweld.suite.values import (
 from opweld.suite.worker import gpus, locks
 from opweld.suite.worker.calibration import calibrate
 from opweld.suite.worker.process import ENDED, STOPPED, TOO_LATE, Reply, WorkerProcess
+from opweld.suite.worker.serve import LOCK
 
 # A process that was killed gives back the memory of a GPU only when its driver comes to it.
 _GIVE_BACK_S = 10.0
@@ -54,7 +54,7 @@ class Supervisor:
     ) -> None:
         self.slot = slot
         self._state_of, self._calibrate = state_of, calibrate_device
-        self._lock_folder = lock_folder
+        self._lock_folder = lock_folder or locks.folder()
         self._worker: WorkerProcess | None = None
         self._calibration: Data = {}
         self._stopped = threading.Event()
@@ -62,22 +62,22 @@ class Supervisor:
 
     def run(self, task: Task) -> Outcome:
         """Always comes back, within the limit of the work after the device has become free."""
-        started, begin = now(), time.monotonic()
-        outcome = Outcome(task.id, self.slot.id, fault=INTERRUPTED, started=started)
+        outcome = Outcome(task.id, self.slot.id, fault=INTERRUPTED, started=now())
         outcome = replace(outcome, node=platform.node(), gpu=self.slot.gpu)
-        alone = task.work.exclusive and task.phase == MEASURE
+        if self._stops(task):
+            return outcome
+        if not (task.work.exclusive and task.phase == MEASURE):
+            return _timed(lambda: self._attended(task, outcome))
         device = self.slot.gpu.uuid if self.slot.gpu else locks.CPU
-        lock = (
-            locks.held(device, lambda: self._stops(task), self._lock_folder)
-            if alone
-            else contextlib.nullcontext(True)
-        )
-        with lock as is_ours:
-            if not is_ours:
-                return outcome
-            begin = time.monotonic()
-            outcome = self._attended(task, replace(outcome, started=now()))
-        return replace(outcome, seconds=time.monotonic() - begin)
+        reply = self._ready_worker().lock(device, self._lock_folder, lambda: self._stops(task))
+        if reply.kind != LOCK:
+            self._drop_worker()
+            return self._read(task, outcome, reply)
+        try:
+            return _timed(lambda: self._attended(task, replace(outcome, started=now())))
+        finally:
+            if self._worker is not None:
+                self._worker.unlock()
 
     def cancel(self, task: str) -> None:
         """From another thread: the task, where it is here, comes back as interrupted."""
@@ -174,3 +174,8 @@ class Supervisor:
         if self._worker is not None:
             self._worker.close()
             self._worker = None
+
+
+def _timed(run: Callable[[], Outcome]) -> Outcome:
+    start = time.monotonic()
+    return replace(run(), seconds=time.monotonic() - start)
