@@ -12,6 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.text import Text
 
 from opweld.suite.driver import Progress
+from opweld.suite.values import PASSED
 
 # Between two lines where nobody watches; between two looks of somebody who does.
 _LINE_S, _LOOK_S = 30.0, 0.5
@@ -64,7 +65,7 @@ def summary(progress: Progress) -> str:
     """How far it is in one line: counts, rate, time that is left, failures by kind."""
     parts = [counted(progress)]
     if progress.ended:
-        parts.append(f"{progress.per_minute:.3g} a minute")
+        parts += [f"{progress.per_minute:.3g} a minute", f"{progress.verdicts[PASSED]} passed"]
     left_s = progress.left_s
     if left_s:
         parts.append(f"{lasting(left_s)} left")
@@ -106,8 +107,7 @@ def _panel(progress: Progress) -> Group:
     rate = f"{progress.per_minute:.3g} a minute"
     left_s = progress.left_s
     lines.append(f"{rate}, about {lasting(left_s)} left" if left_s else rate)
-    passed = progress.verdicts["passed"]
-    lines.append(f"{passed} passed")
+    lines.append(f"{progress.verdicts[PASSED]} passed")
     lines += [f"{num} {words}" for words, num in failures(progress).most_common(_SHOWN)]
     lines += [f"{num} attempts ended by: {fault}" for fault, num in progress.faults.most_common()]
     return Group(bar, *(Text(line, no_wrap=True, overflow="ellipsis") for line in lines))

@@ -6,6 +6,7 @@ It keeps in memory what runs or waits for a slot, and nothing of what has ended.
 from __future__ import annotations
 
 import itertools
+import os
 import platform
 import time
 from collections import Counter
@@ -37,6 +38,9 @@ from opweld.suite.values import (
 from opweld.suite.worker.supervisor import INTERRUPTED
 
 _WAIT_S = 0.25
+_UNITS_AT_ONCE = 256
+# So many faults one after the other, of whatever units and slots, are not the units' doing.
+_FAULTS_IN_A_ROW = 10
 
 
 @dataclass(slots=True)
@@ -142,6 +146,7 @@ class _Driver:
         self._live: dict[str, _Live] = {}
         self._tasks: dict[str, Task] = {}
         self._numbers = itertools.count()
+        self._faults_in_a_row = 0
         self.progress = Progress(spec.total)
         run = store.add_run(
             spec=text,
@@ -173,19 +178,23 @@ class _Driver:
         return self.progress
 
     def _take_units(self) -> bool:
-        """As many as there is room for; whether there may be more of them."""
+        """As many as there is room for, and not so many that those which run wait to be heard;
+        whether there may be more of them.
+        """
         phase = BUILD if self._builds else MEASURE
-        while self._placing.room(phase) > 0 and self._placing.room(MEASURE) > 0:
+        for _ in range(_UNITS_AT_ONCE):
+            if min(self._placing.room(phase), self._placing.room(MEASURE)) <= 0:
+                break
             unit = next(self._units, None)
             if unit is None:
                 return False
             self._begin(unit)
-            if self.progress.ended % 256 == 255:
-                break  # those that are refused at once must not keep the others waiting
         return True
 
     def _begin(self, unit: Unit) -> None:
         refusal = None
+        model, new = (each and os.path.abspath(each) for each in (unit.model, unit.new))
+        unit = replace(unit, model=model, new=new)
         try:
             digests = digests_of(unit)
         except UserError as error:
@@ -264,13 +273,18 @@ class _Driver:
         elif outcome.fault or outcome.answer is None:
             self._fault(task, live, outcome)
         elif task.phase == BUILD:
-            live.build_seconds = outcome.seconds
-            if self._artefacts.folder(task.key).is_dir():
-                self._artefacts.publish(task.key)
-            self._queue(task.key, MEASURE)
+            self._built(task, live, outcome.answer, outcome.seconds)
         else:
+            self._faults_in_a_row = 0
             live.attempts += 1
             self._record(task.key, outcome.answer, outcome)
+
+    def _built(self, task: Task, live: _Live, answer: Answer, seconds: float) -> None:
+        """What could not be built ahead is built where it is measured, which has the say."""
+        live.build_seconds = seconds
+        if answer.verdict == PASSED:
+            self._artefacts.publish(task.key)
+        self._queue(task.key, MEASURE)
 
     def _fault(self, task: Task, live: _Live, outcome: Outcome) -> None:
         """The machine's doing: once more, elsewhere where that can be, but not for ever."""
@@ -278,8 +292,15 @@ class _Driver:
         live.failed_on.add(outcome.slot)
         self.progress.faults[outcome.fault] += 1
         self._recorder.fault(task.key, outcome)
+        self._faults_in_a_row += 1
+        if self._faults_in_a_row >= _FAULTS_IN_A_ROW + MAX_ATTEMPTS * self._placing.num_slots:
+            raise NoDevices(
+                f"nothing works here: {self._faults_in_a_row} attempts one after the other ended "
+                f"by {outcome.fault}: {outcome.detail}",
+                next_step="see to it, and run the same command again for the rest",
+            )
         if live.attempts < MAX_ATTEMPTS:
-            self._queue(task.key, MEASURE if task.phase == MEASURE else BUILD)
+            self._queue(task.key, MEASURE)
             return
         reason = f"{live.attempts} attempts, the last: {outcome.detail}"
         self._record(task.key, Answer(LOST, outcome.fault, reason), outcome)

@@ -45,6 +45,10 @@ class Placing:
         return 2 * slots - waiting - running
 
     @property
+    def num_slots(self) -> int:
+        return len(self._slots)
+
+    @property
     def num_busy(self) -> int:
         return len(self._busy)
 

@@ -127,7 +127,7 @@ def _figures(account: Data) -> Data:
         "seed": account.get("seed"),
         "versions": {
             "opweld": account.get("opweld"),
-            **{name: environment.get(name) for name in _VERSIONS},
+            **{name: environment.get(name, account.get(name)) for name in _VERSIONS},
         },
     }
 

@@ -102,7 +102,7 @@ class RayEngine:
 
     def cancel(self, task: str) -> None:
         for running, slot in self._running.values():
-            if running.id == task:
+            if running.id == task and slot.id in self._actors:
                 self._actors[slot.id].cancel.remote(task)
 
     def set_aside(self, slot: Slot, node: str) -> None:
