@@ -188,9 +188,7 @@ def test_units_are_built_by_processors_and_then_measured(tmp_path: Path, model: 
     assert phases == {(BUILD, "build"), ("measure", "gpu")}
 
 
-def test_what_could_not_be_built_ahead_is_measured_all_the_same(
-    tmp_path: Path, model: str
-) -> None:
+def test_what_could_not_be_built_ahead_is_measured_all_the_same(tmp_path: Path, model: str) -> None:
     def refused(task: Task, where: Slot) -> Outcome:
         if task.phase == BUILD:
             Path(task.artefacts).mkdir(parents=True)
