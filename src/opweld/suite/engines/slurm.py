@@ -49,6 +49,7 @@ class SlurmEngine:
             ) from error
         self._slots = tuple(Slot(f"job{n}", "slurm", any_gpu=True) for n in range(jobs or _JOBS))
         self._given, self._excluded = parameters, set[str]()
+        self._cancelled = set[str]()
         self._jobs: dict[str, tuple[Any, Task, Slot]] = {}
 
     def slots(self) -> tuple[Slot, ...]:
@@ -75,6 +76,7 @@ class SlurmEngine:
 
     def cancel(self, task: str) -> None:
         if task in self._jobs:
+            self._cancelled.add(task)
             self._jobs[task][0].cancel(check=False)
 
     def set_aside(self, slot: Slot, node: str) -> None:
@@ -98,13 +100,14 @@ class SlurmEngine:
         )
 
     def _outcome(self, job: Any, task: Task, slot: Slot) -> Outcome:
+        if task.id in self._cancelled:
+            self._cancelled.remove(task.id)
+            return Outcome(task.id, slot.id, fault=INTERRUPTED, node=slot.node)
         try:
             return from_plain(Outcome, json.loads(job.result()))
         except Exception as error:  # submitit raises what the job raised, and its own
-            cancelled = job.state.upper().startswith("CANCEL")
-            fault = INTERRUPTED if cancelled else NODE_LOST
             detail = f"job {job.job_id}, {job.state}: {' '.join(str(error).split())}"[:300]
-            return Outcome(task.id, slot.id, fault=fault, detail=detail, node=slot.node)
+            return Outcome(task.id, slot.id, fault=NODE_LOST, detail=detail, node=slot.node)
 
 
 def run_alone(text: str) -> str:
