@@ -144,6 +144,7 @@ def optimize(
     seed: int | None = None,
     check: bool = True,
     weight_cache: bool = True,
+    training: bool = False,
     algebra: str = "exact",
     baselines: str | Sequence[str] | None = None,
     thorough: bool = False,
@@ -167,6 +168,7 @@ def optimize(
         target: "auto" is the device that the module and the inputs are on.
         check: pickle the module for child processes, which verify and time the result.
         weight_cache: keep forms of weights that products read faster from call to call.
+        training: kernels for the gradients of what is fused, too.
         algebra: "exact", "finite" (assume finite inputs) or "off": how the mathematics may change.
         baselines: what it is timed beside, of "eager", "compile", "graph" and "autotune".
         seed, thorough, stop_at_first, time_limit_s, sandbox, pass_env: as on the command line.
@@ -185,6 +187,7 @@ def optimize(
         dtype=listed(dtype),
         dynamic=_dynamic(dynamic_shapes or {}),
         weight_cache=weight_cache,
+        training=training,
         **plain,
         baselines=None if baselines is None else ",".join(listed(baselines) or ()),
         **_limits(time_limit_s, sandbox, pass_env, thorough, stop_at_first),
