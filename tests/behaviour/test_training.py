@@ -189,12 +189,10 @@ def test_one_result_alone_is_differentiated(pair: Pair) -> None:
             found.append([*(x.grad for x in inputs), *(p.grad for p in model.parameters())])
         for mine, theirs in zip(found[1], found[0], strict=True):
             # Of the sum of a softmax the gradient is 0 but for roundings.
-            same = dict(rtol=1e-4, atol=1e-5)
-            assert (mine is None) == (theirs is None) or not (
-                mine if theirs is None else theirs
-            ).any()
-            if mine is not None and theirs is not None:
-                torch.testing.assert_close(mine, theirs, **same)
+            if mine is None or theirs is None:
+                assert not any(each.any() for each in (mine, theirs) if each is not None)
+            else:
+                torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
 
 
 def test_gradients_in_other_layouts(pair: Pair) -> None:
