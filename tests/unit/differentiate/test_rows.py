@@ -101,6 +101,12 @@ MORE: dict[str, tuple[Function, tuple[torch.Tensor, ...]]] = {
         lambda b, x, y: torch.baddbmm(b, x, y) + 1.0,
         (hard(5, 3, 2), WIDE, hard(5, 6, 2)),
     ),
+    "pick": (lambda x, n: torch.gather(x, 0, n[None]) * 2, (hard(3, 7), NUMBERS)),
+    "pick, the loss of classes": (
+        lambda x, n: F.cross_entropy(x, n, label_smoothing=0.1),
+        (hard(7, 3), torch.tensor([0, 2, -100, 1, 2, 0, 2])),
+    ),
+    "pick, from the end": (lambda x, n: x[:, n] * 2, (hard(7, 3), NUMBERS[:1] - 1)),
     "sign": (lambda x: x * torch.sign(x), (X,)),
     "floor": (lambda x: x * torch.floor(x), (X,)),
     "ceil": (lambda x: x * torch.ceil(x), (X,)),
@@ -220,8 +226,9 @@ def test_every_row_has_a_case() -> None:
         lambda x: torch.max(x, 1).values * 2,
         lambda x: x[:, 1:4:2] * 2,
         lambda x: torch.pow(2.0, x),
+        lambda x: torch.gather(x, 0, torch.zeros(2, 4, 6, 6, dtype=torch.long)) * 2,
     ],
-    ids=["zero everywhere", "products", "the first of the largest", "steps", "powers"],
+    ids=["zero everywhere", "products", "the first of the largest", "steps", "powers", "reads"],
 )
 def test_what_has_no_row_has_no_graph(function: Function) -> None:
     assert vjp_of(function, X)[1] is None
