@@ -21,8 +21,8 @@ class Model(nn.Module):
         self.first = nn.Parameter(torch.randn(12, 40) / 4)
         self.second = nn.Parameter(torch.randn(40, 36) / 6)
         self.across = nn.Parameter(torch.randn(28, 36) / 6)
-        self.stack = nn.Parameter(torch.randn(3, 40, 8) / 6)
-        self.wide = nn.Parameter(torch.randn(5, 40, 4) / 6)
+        self.stack = nn.Parameter(torch.randn(3, 40, 20) / 6)
+        self.wide = nn.Parameter(torch.randn(5, 40, 24) / 6)
 
     def forward(self, x, y):
         small, large = x @ self.first, y @ self.second
