@@ -31,6 +31,7 @@ from opweld.interface.arguments import (
     Target,
     Thorough,
     TimeLimit,
+    Training,
 )
 from opweld.interface.choices import accepted, begin, examples, judged_mode, scope_of
 from opweld.interface.exits import exit_with, say
@@ -111,6 +112,7 @@ def run_command(
     mode: Mode = None,
     autocast: Autocast = None,
     dtype: Dtype = None,
+    training: Training = False,
     batch: Batch = None,
     seed: Seed = None,
     algebra: Algebraic = None,
@@ -146,7 +148,16 @@ def run_command(
 def _options(given: Mapping[str, Any]) -> Options:
     """The options among the command's parameters."""
     do = given["do"]
-    as_named = ("target", "batch", "seed", "algebra", "baselines", "thorough", "sandbox")
+    as_named = (
+        "target",
+        "training",
+        "batch",
+        "seed",
+        "algebra",
+        "baselines",
+        "thorough",
+        "sandbox",
+    )
     lists = ("autocast", "dtype", "pass_env")
     chosen: dict[str, Any] = {name: given[name] for name in as_named}
     chosen |= {name: listed(given[name]) for name in lists}

@@ -10,6 +10,7 @@ import contextlib
 import json
 import logging
 import os
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -21,12 +22,16 @@ from opweld.suite.values import NODE_LOST, Gpu, Outcome, Slot, Task
 from opweld.suite.worker.gpus import visible_gpus
 from opweld.suite.worker.supervisor import Supervisor
 
+START = (
+    "start it by `ray start --head`, set RAY_AUTH_TOKEN where it asks for a token, or leave "
+    "--address out"
+)
 INSTALL = "pip install 'opweld[ray]'"
 _HERE = "127.0.0.1"
 # Without it Ray takes the loopback for a mistake, and listens on the machine's own address. It is
 # read when Ray is imported.
 _LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
-_START_S = 120.0
+_START_S, _ANSWER_S = 120.0, 10.0
 # A place in an actor for the task, and one for what is to be said to it meanwhile.
 _CALLS_AT_ONCE = 2
 
@@ -130,13 +135,13 @@ class RayEngine:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         logging.getLogger("ray").setLevel(logging.ERROR)
+        _answers(address)
         try:
             self._ray.init(**(own if address is None else {"address": address}), **shared)
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise UserError(
                 f"no Ray at {address or 'this machine'}: {error}",
-                next_step="start it by `ray start --head`, set RAY_AUTH_TOKEN where it asks for a "
-                "token, or leave --address out",
+                next_step=START,
             ) from error
         listens = {node["NodeManagerAddress"] for node in self._ray.nodes()}
         if address is None and listens != {_HERE}:
@@ -185,6 +190,23 @@ class RayEngine:
                 self._ray.kill(actor)
             detail = f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
             return Outcome(task.id, slot.id, fault=NODE_LOST, detail=detail, node=slot.node)
+
+
+def _answers(address: str | None) -> None:
+    """That somebody listens there: Ray itself tries for a quarter of an hour.
+
+    Raises:
+        UserError: nobody does.
+    """
+    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
+    if not (colon and port.isdecimal()):
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S).close()
+    except OSError as error:
+        raise UserError(
+            f"no Ray at {address}: {error.strerror or error}", next_step=START
+        ) from error
 
 
 def _gpus() -> list[dict[str, Any]]:
