@@ -112,6 +112,7 @@ def _panel(progress: Progress) -> Table:
     lines += [f"{num} {words}" for words, num in failures(progress).most_common(_SHOWN)]
     lines += [f"{num} attempts ended by: {fault}" for fault, num in progress.faults.most_common()]
     table = Table.grid(expand=True)
-    for row in (bar, *(Text(line, no_wrap=True, overflow="ellipsis") for line in lines)):
-        table.add_row(row)
+    table.add_row(bar)
+    for line in lines:
+        table.add_row(Text(line, no_wrap=True, overflow="ellipsis"))
     return table
