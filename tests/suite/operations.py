@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from typing import Any
 
@@ -53,3 +54,11 @@ def kills_once(unit: dict[str, Any]) -> dict[str, Any]:
 def harmful_in_forties(unit: dict[str, Any]) -> dict[str, Any]:
     """Any number of units, of which each forty do as the first."""
     return harmful({**unit, "name": str(int(unit["name"]) % NUM_UNITS)})
+
+
+def leaves_a_process(unit: dict[str, Any]) -> dict[str, Any]:
+    """In a session of its own, so that it does not end with this one; its id is left, too."""
+    left = subprocess.Popen(["sleep", "1000"], start_new_session=True, stdout=subprocess.DEVNULL)
+    with open(f"{unit['model']}.left", "a", encoding="utf-8") as out:
+        out.write(f"{left.pid}\n")
+    return {}

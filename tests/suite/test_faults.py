@@ -87,6 +87,15 @@ def test_nothing_is_left_of_a_driver_that_was_killed(tmp_path: Path) -> None:
     wait_for(lambda: not running(spec))
 
 
+def test_what_a_unit_leaves_behind_ends_with_the_suite(tmp_path: Path) -> None:
+    spec, store = numbered(tmp_path, 2), tmp_path / "suite.sqlite"
+    argv = command(spec, store, "leaves_a_process")
+    subprocess.run(argv, cwd=ROOT, capture_output=True, check=True, timeout=_PATIENCE_S)
+    left = (tmp_path / "model.py.left").read_text().split()
+    assert len(left) == 2
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in left))
+
+
 def test_an_interrupt_ends_everything_and_loses_nothing(tmp_path: Path) -> None:
     spec, store = numbered(tmp_path, 4), tmp_path / "suite.sqlite"
     argv = [*command(spec, store, "hang"), "--time-limit", "500"]
