@@ -23,6 +23,7 @@ from opweld.capture import Asked, capture, capture_submodules
 from opweld.capture.flags import allows_tf32, allows_tf32_convolutions
 from opweld.compiled import Compiled, PlanRow
 from opweld.driver.backwards import backward_text, backwards_of, head_lines
+from opweld.driver.costs import costs_of
 from opweld.driver.rows import kept_row, left_row, row_of
 from opweld.emission.classes import submodules_of
 from opweld.emission.replay import replay
@@ -184,8 +185,9 @@ def tunables_of(ready: Ready, options: Options, table: Table) -> tuple[Tunable, 
     """
     variant = ready.captured.variants[0]
     arena, algebra = arena_of(variant.graph), Algebra(options.algebra)
-    graph = simplify(variant.graph, arena, None, algebra).graph
     conditions = _conditions(variant, options)
+    costs = costs_of(ready.target, conditions)
+    graph = simplify(variant.graph, arena, None, algebra, costs).graph
     plan = make_plan(graph, ready.target, options.exclude, "", conditions, table)
     found = tunables(plan.graph, plan, ready.target, conditions, table)
     return tuple(_distinct(each, plan, ready.target.language) for each in found)
@@ -302,7 +304,8 @@ def _down(
     conditions = _conditions(variant, options)
     conditions = replace(conditions, sizes=(*conditions.sizes, *sizes))
     arena, algebra = arena_of(variant.graph), Algebra(options.algebra)
-    simplified = trace.run("simplify", simplify, variant.graph, arena, None, algebra)
+    costs = costs_of(target, conditions)
+    simplified = trace.run("simplify", simplify, variant.graph, arena, None, algebra, costs)
     plan = trace.run(
         "plan",
         make_plan,
@@ -316,7 +319,7 @@ def _down(
     plan = trace.run("lower", with_tensor_lists, plan, _by_skeleton(target))
     kernels = trace.run("lower", lower, plan)
     plan = with_traffic(plan, kernels, target, conditions.sizes)
-    rewrites = plan_lines(simplified.rewritten, algebra, conditions.sizes)
+    rewrites = plan_lines(simplified.rewritten, algebra, conditions.sizes, simplified.left)
     part = Part(_of_products(variant, plan), plan, kernels)
     return _Line(
         simplified, part, tuple(rewrites), tuple(file_lines(simplified.rewritten, algebra))

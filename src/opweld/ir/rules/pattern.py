@@ -20,6 +20,7 @@ from ..attrs import NO_ATTRS, ConstAttrs
 from ..graph import Arena, Node
 from ..ops import OPS, Kind, Op
 from ..types import DType
+from .costs import NO_COSTS, Costs
 
 Bindings = Mapping[str, Any]
 
@@ -152,13 +153,15 @@ class Readers:
 @dataclass(frozen=True, slots=True)
 class Match:
     """Where a pattern fits: the node at its root, and what each name stands for. `readers` are
-    known in a rewrite that keeps the graph as it was before.
+    known in a rewrite that keeps the graph as it was before; `costs` decide where a condition is that
+    something takes less time.
     """
 
     root: Node
     bindings: Bindings
     arena: Arena
     readers: Readers | None = None
+    costs: Costs = NO_COSTS
 
     def is_read_only_by(self, node: Node, others: Collection[Node]) -> bool:
         """Whether nothing else is known to read a node, nor can."""
