@@ -16,7 +16,7 @@ from ..ir.operator import Operator, only_tracked
 from ..ir.ops import Op
 from ..ir.original import Vjp
 from ..ir.plan import Group
-from . import pointwise, products, shapes, softmax
+from . import deviations, pointwise, products, shapes, softmax
 from .maker import Maker
 
 
@@ -143,7 +143,7 @@ class _Sweep:
 
 def _passed_on(m: Maker, node: Node, g: Node) -> list[tuple[Node, Node]] | None:
     """What reaches the operands of a node, or of what it is the last step of."""
-    known = softmax.passed_on(m, node, g)
+    known = softmax.passed_on(m, node, g) or deviations.passed_on(m, node, g)
     if known is not None:
         return [known]
     if node.op is Op.CALL:

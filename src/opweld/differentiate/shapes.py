@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ..ir.attrs import FlipAttrs, PadAttrs, ScanAttrs, SliceAttrs
+from ..ir.attrs import FlipAttrs, IotaAttrs, PadAttrs, ScanAttrs, SliceAttrs
 from ..ir.expr import Size, product
 from ..ir.graph import Node
 from ..ir.ops import Op
@@ -101,6 +101,25 @@ def _cumsum(m: Maker, node: Node, g: Node) -> Parts:
     return (m.arena.make(Op.CUMSUM, g, attrs=attrs),)
 
 
+def _gather(m: Maker, node: Node, g: Node) -> Parts | None:
+    """Of one element of each row: all others get 0. What is read more often, or by rows, would be
+    a sum over all reads for each element.
+    """
+    (x, index), a = node.inputs, node.attrs
+    shape, axis = x.type.shape, a.dim
+    one_each = (*shape[:axis], 1, *shape[axis + 1 :])
+    if node.type.shape != one_each or a.padding is not None:
+        return None
+    places = m.arena.iota(IotaAttrs(0, 1, shape[axis]), index.type.dtype)
+    along = tuple(shape[axis] if each == axis else 1 for each in range(len(shape)))
+    places = m.reshaped(places, along)
+    if a.wraps:
+        length = m.arena.const(shape[axis], index.type.dtype)
+        from_end = m(Op.LT, index, m.arena.const(0, index.type.dtype))
+        index = m.where(from_end, m.add(index, length), index)
+    return m.where(m(Op.EQ, places, index), g, 0.0), None
+
+
 ROWS: Mapping[Op, Callable[[Maker, Node, Node], Parts | None]] = {
     Op.PERMUTE: _permute,
     Op.RESHAPE: _reshape,
@@ -115,4 +134,5 @@ ROWS: Mapping[Op, Callable[[Maker, Node, Node], Parts | None]] = {
     Op.AMAX: _extreme,
     Op.AMIN: _extreme,
     Op.CUMSUM: _cumsum,
+    Op.GATHER: _gather,
 }

@@ -126,6 +126,9 @@ All = Annotated[bool, typer.Option("--all", help=option_help("stop_at_first"))]
 NoCheck = Annotated[bool, typer.Option("--no-check", help=option_help("check"))]
 NoCache = Annotated[bool, typer.Option("--no-weight-cache", help=option_help("weight_cache"))]
 Training = Annotated[bool, typer.Option("--training", help=option_help("training"))]
+Step = Annotated[
+    bool, typer.Option("--training", help="Time a step of training, forward and backward, too.")
+]
 Algebraic = Annotated[str | None, choice(ALGEBRAS, "--algebra", option_help("algebra"))]
 Json = Annotated[
     Path | None,

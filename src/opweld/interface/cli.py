@@ -45,6 +45,7 @@ from opweld.interface.arguments import (
     Sandboxed,
     Scope,
     Seed,
+    Step,
     Summary,
     Target,
     Thorough,
@@ -196,6 +197,7 @@ def check_command(
     scope: Scope = None,
     precision: Accepted = None,
     mode: Judged = None,
+    training: Step = False,
     batch: Batch = None,
     seed: Seed = None,
     baselines: Baselines = None,
@@ -218,6 +220,7 @@ def check_command(
         options = from_environment(
             target=target,
             mode=_judged_mode(mode),
+            training=training,
             batch=batch,
             seed=seed,
             baselines=baselines,

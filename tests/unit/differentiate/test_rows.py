@@ -87,12 +87,26 @@ MORE: dict[str, tuple[Function, tuple[torch.Tensor, ...]]] = {
     "amin": (lambda x: torch.amin(x, (0, 2)) * 2, (X.round(),)),
     "devsq": (lambda x: torch.var(x, 1), (X,)),
     "cumsum": (lambda x: torch.cumsum(x, 1) * 2, (X,)),
+    "deviations": (
+        lambda x: ((x - x.mean(1, keepdim=True)) ** 2).sum(1) + (x - x.mean((1, 2), True)).sum(1),
+        (X,),
+    ),
+    "deviations of another": (
+        lambda x, y: ((x - y.mean(1, keepdim=True)) ** 2).sum(1) * 0.5,
+        (X, Y),
+    ),
     "std": (lambda x: torch.std(x, -1, keepdim=True) + x, (X,)),
     "addmm": (lambda b, x, y: torch.addmm(b, x, y) + 1.0, (ROW[:4], WIDE[0], SQUARE.T.clone())),
     "baddbmm": (
         lambda b, x, y: torch.baddbmm(b, x, y) + 1.0,
         (hard(5, 3, 2), WIDE, hard(5, 6, 2)),
     ),
+    "pick": (lambda x, n: torch.gather(x, 0, n[None]) * 2, (hard(3, 7), NUMBERS)),
+    "pick, the loss of classes": (
+        lambda x, n: F.cross_entropy(x, n, label_smoothing=0.1),
+        (hard(7, 3), torch.tensor([0, 2, -100, 1, 2, 0, 2])),
+    ),
+    "pick, from the end": (lambda x, n: x[:, n] * 2, (hard(7, 3), NUMBERS[:1] - 1)),
     "sign": (lambda x: x * torch.sign(x), (X,)),
     "floor": (lambda x: x * torch.floor(x), (X,)),
     "ceil": (lambda x: x * torch.ceil(x), (X,)),
@@ -212,11 +226,24 @@ def test_every_row_has_a_case() -> None:
         lambda x: torch.max(x, 1).values * 2,
         lambda x: x[:, 1:4:2] * 2,
         lambda x: torch.pow(2.0, x),
+        lambda x: torch.gather(x, 0, torch.zeros(2, 4, 6, 6, dtype=torch.long)) * 2,
     ],
-    ids=["zero everywhere", "products", "the first of the largest", "steps", "powers"],
+    ids=["zero everywhere", "products", "the first of the largest", "steps", "powers", "reads"],
 )
 def test_what_has_no_row_has_no_graph(function: Function) -> None:
     assert vjp_of(function, X)[1] is None
+
+
+def test_a_norm_takes_two_sums_of_its_gradient() -> None:
+    """That of the mean behind the variance is 0, and needs no walk."""
+    _, vjp = vjp_of(lambda x: F.layer_norm(x, (6,)), X)
+    assert vjp is not None
+    reads_grad = {vjp.graph.inputs[0].serial}
+    for node in vjp.graph.nodes():
+        if any(each.serial in reads_grad for each in node.inputs):
+            reads_grad.add(node.serial)
+    sums = [n for n in vjp.graph.nodes() if n.op is Op.SUM and n.serial in reads_grad]
+    assert len(sums) == 2
 
 
 def test_results_are_read_where_they_say_all() -> None:
