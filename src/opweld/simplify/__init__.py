@@ -35,9 +35,9 @@ def simplify(
         unknown = sorted(enabled - known)
         if unknown:
             raise KeyError(f"no rule is named {', '.join(unknown)}")
-    rules, linear = (
+    rules, *linear = (
         tuple(rule for rule in own if enabled is None or rule.name in enabled)
-        for own in (RULES, phases(algebra))
+        for own in (RULES, *phases(algebra))
     )
     needed = algebra is not Algebra.OFF and (enabled is None or NEEDED in enabled)
     result = in_rounds(graph, rules, tuple(linear), arena, needed, costs)

@@ -29,8 +29,9 @@ def in_rounds(
     needed: bool = False,
     costs: Costs = NO_COSTS,
 ) -> Simplified:
-    """`graph` rewritten by rules that make it `simple`, and by those of the first of the `phases` of
-    which one fits, until none does; what is `needed` alone is computed, if it is to be so. Where rules compete, `costs` decide. Raises RulesDoNotEnd.
+    """`graph` rewritten by rules that make it `simple`, and by the first of the `phases` of which
+    one fits, until none does; what is `needed` alone is computed, if it is to be so. Between forms
+    that mean the same `costs` decide. Raises RulesDoNotEnd.
     """
     result = rewrite(graph, simple, arena)
     for _ in range(MOST_ROUNDS):

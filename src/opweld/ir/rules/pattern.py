@@ -153,8 +153,8 @@ class Readers:
 @dataclass(frozen=True, slots=True)
 class Match:
     """Where a pattern fits: the node at its root, and what each name stands for. `readers` are
-    known in a rewrite that keeps the graph as it was before; `costs` decide where a condition is that
-    something takes less time.
+    known in a rewrite that keeps the graph as it was before; `costs` decide where a condition is
+    that something takes less time.
     """
 
     root: Node

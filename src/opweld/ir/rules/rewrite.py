@@ -84,7 +84,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """What a rule would rewrite, as mathematics, and the part of its condition that does not hold."""
+    """What a rule would rewrite, as mathematics, and the part of its condition that fails."""
 
     before: str
     reason: str

@@ -1,13 +1,14 @@
 """Sums over windows of a convolution's results: a convolution with larger steps.
 
-    sum over r of conv(x, W)(q n + r)  =  conv(x, W')(n)    W'_u = sum of the W_t whose taps meet x_u
+    sum over r of conv(x, W)(q n + r)  =  conv(x, W')(n)     W'_u = sum of the W_t that meet x_u
 
 Steps are those of both; of a transposed convolution, whose results are as dense as its stride, an
 ordinary one is left. A convolution of one tap follows the windows instead: it is linear.
 
 An infinite x meets each of the W_t that W'_u is the sum of, and makes NaN where they have both
-signs: so x has to be bounded. Zeros that are beyond the ends of a transposed convolution's input now,
-and windows of x before its product, change what an infinite W_t makes: these are for finite values.
+signs: so x has to be bounded. Zeros that are beyond the ends of a transposed convolution's input
+now, and windows of x before its product, change what an infinite W_t makes: these are for finite
+values.
 """
 
 from __future__ import annotations

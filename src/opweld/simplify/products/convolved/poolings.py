@@ -1,6 +1,6 @@
 """Poolings of poolings: one, of larger windows.
 
-    sum over r of f(sum over t of x(s (q n + r) + t))  =  n f(mean of ...)        windows side by side
+    sum over r of f(sum over t of x(s (q n + r) + t))  =  n f(mean of ...)     windows side by side
     max over r of max over t of x(s (q n + r) + t)  =  max over t of x(s q n + t)
 
 Sums of a large window are of float64: the original adds up short sums, which has smaller errors.

@@ -45,10 +45,10 @@ def chain_of_einsum(node: Node) -> EinsumChain | None:
 
 
 def _linked(terms: list[str], result: str, given: list[Node], batch: int) -> EinsumChain | None:
-    """Whether each operand begins where the one before ends, and all inner letters are met twice."""
+    """The operands where each begins where the one before ends, and inner letters are met twice."""
     at, matrices = result[-2], []
     for term, node in zip(terms, given, strict=True):
-        first, last = term[-2:]
+        first, last = term[-2], term[-1]
         if at not in (first, last) or first == last:
             return None
         matrices.append(Matrix(node, at == last))

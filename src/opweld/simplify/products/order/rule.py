@@ -113,8 +113,8 @@ def _rule(name: str, before: Pattern, exact: bool) -> Rule:
 
     finite = ", and none of its values can be infinite" if exact else ""
     text = (
-        f"x is a chain of products that takes {LEAST_GAIN} times less time in another order, nothing"
-        f" else reads what is between{finite}"
+        f"x is a chain of products that takes {LEAST_GAIN} times less time in another order,"
+        f" nothing else reads what is between{finite}"
     )
     made: Callable[[Match], Node] = _made
     return Rule(

@@ -2,9 +2,9 @@
 
     diag(a) @ B  =  a_i B_ij          A @ diag(a)  =  A_ij a_j          A @ eye  =  A
 
-What is not finite meets the zeros beside the diagonal: B_kj that is infinite or NaN makes each other
-result of its column NaN. So results whose column (or row) has such a value, other than their own,
-are NaN.
+What is not finite meets the zeros beside the diagonal: B_kj that is infinite or NaN makes each
+other result of its column NaN. So results whose column (or row) has such a value, other than their
+own, are NaN.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _IN_CALLS = (DType.F32, DType.F64)
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
-    """`matrix` with its rows or its columns scaled by a vector, or by 1; `bias` is added to rows."""
+    """`matrix` with its rows or columns scaled by a vector, or by 1; `bias` is added to rows."""
 
     matrix: Node
     by: Node | None
