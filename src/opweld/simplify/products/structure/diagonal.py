@@ -49,7 +49,7 @@ def scaled_of(node: Node) -> Scaled | None:
         if found is not None:
             return Scaled(own.x, found[0], False, own.bias, own.weight)
         found = _diagonal(own.x)
-        if found is None or own.x.type.rank != 2 or own.features == 0 or own.bias is not None:
+        if found is None or own.features == 0 or own.bias is not None:
             return None
         return Scaled(own.weight, found[0], True, None, own.x)
     return _of_matrices(node)
