@@ -97,13 +97,19 @@ def hard_feeds(before: Graph, seed: int, weights: bool = True) -> dict[str, np.n
 
 
 def disagreeing(pair: Pair, seeds=range(40), weights: bool = True) -> list[int]:
-    """The seeds for which NaN, infinities or values are not the original's."""
+    """The seeds for which NaN, infinities or values are neither the original's nor those of its
+    float64 run: of zeros that pad a convolution, libraries may leave out what an infinity makes.
+    """
     near = {"rtol": 1e-9, "atol": 1e-9} if pair.dtype is DType.F64 else {"rtol": 1e-3, "atol": 1e-2}
     found = []
     for seed in seeds:
         feeds = pair.tensors(hard_feeds(pair.before, seed, weights))
         (expected,), (got,) = (values_of(g, feeds) for g in (pair.before, pair.after.graph))
-        if not np.allclose(got, expected, **near, equal_nan=True):
+        same = np.isclose(got, expected, **near, equal_nan=True)
+        if not same.all() and pair.dtype is not DType.F64:
+            (exact,) = values_of(pair.before, {name: x.double() for name, x in feeds.items()})
+            same |= np.isclose(got, exact, **near, equal_nan=True)
+        if not same.all():
             found.append(seed)
     return found
 

@@ -9,12 +9,12 @@ from tests.rules.linear_graphs import Maker, values_of
 from tests.rules.rewritten import disagreeing, errors, pair_of, require_same
 from tests.unit.ir.graphs import BATCH
 
-from opweld.ir.attrs import CastAttrs, IotaAttrs, PermuteAttrs
+from opweld.ir.attrs import CallAttrs, CastAttrs, IotaAttrs, Operand, PermuteAttrs
 from opweld.ir.graph import Arena, Node
 from opweld.ir.ops import Op
 from opweld.ir.rules.algebra import Algebra
 from opweld.ir.rules.costs import Costs
-from opweld.ir.types import DType
+from opweld.ir.types import DType, TensorType
 from opweld.simplify.products.structure.bands import Band, band_of, name_of_band
 
 N = 12

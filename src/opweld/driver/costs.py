@@ -19,5 +19,5 @@ def costs_of(target: Target, conditions: Conditions) -> Costs:
         flops_per_s=rates.ours if rates else library,
         bytes_per_s=target.copy_bytes_per_s,
         call_s=_CALL_S,
-        epilogues=Mode.FAITHFUL in target.products,
+        own_products=Mode.FAITHFUL in target.products,
     )

@@ -101,11 +101,14 @@ def _product_of_mean(found: Pooled, arena: Arena, exact: bool) -> Node:
 
 
 def product_in_float64(rows: Node, weight: Node, arena: Arena) -> Node:
-    """In float64, rounded once."""
-    wide, narrow = CastAttrs(DType.F64), CastAttrs(rows.type.dtype)
-    operands = [arena.make(Op.CAST, each, attrs=wide) for each in (rows, weight)]
+    """Rows times the transposed of a weight in float64, rounded once to the weight's type."""
+    wide, narrow = CastAttrs(DType.F64), CastAttrs(weight.type.dtype)
+    operands = [
+        each if each.type.dtype is DType.F64 else arena.make(Op.CAST, each, attrs=wide)
+        for each in (rows, weight)
+    ]
     made = call_linear(arena, operands[0], operands[1], None, MEAN_OF_ROWS)
-    return arena.make(Op.CAST, made, attrs=narrow)
+    return made if weight.type.dtype is DType.F64 else arena.make(Op.CAST, made, attrs=narrow)
 
 
 def one_sign(least: Node, most: Node, arena: Arena) -> Node:

@@ -61,7 +61,7 @@ def _why_not(match: Match, layer: ChannelMap, steps: FeatureSteps, exact: bool) 
     fused = [n for n in readers if n.kind in (Kind.POINTWISE, Kind.REDUCTION, Kind.SCAN)]
     if fused:
         return f"they are computed with {fused[0].op.value}, which reads them"
-    if match.costs.epilogues and match.root.type.dtype is DType.F32:
+    if match.costs.own_products and match.root.type.dtype is DType.F32:
         return "they are computed in the kernel of the product"
     passes = match.costs.seconds(0, match.root.type.size_bytes * 2)
     weight = match.costs.seconds(0, layer.weight.type.size_bytes * 2)

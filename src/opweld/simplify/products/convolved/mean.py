@@ -4,7 +4,7 @@
 
 k counts channels and taps. Each tap meets the input but for its borders: what is common to the taps
 is added up once, and the borders beside it. With n results for each filter, one product with the
-sums is left, of float64 as that with a mean of rows is.
+sums is left. Both are of float64, as that with a mean of rows is: errors of n results average out.
 
 An infinite or NaN x is in the sums of the taps that meet it, as it is in the original. An infinite
 W_ok makes NaN unless all that it meets, zeros of the padding among it, has one sign: so it meets
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ....ir.attrs import CatAttrs, PermuteAttrs, ReduceAttrs, ShapeAttrs, SliceAttrs
+from ....ir.attrs import CastAttrs, CatAttrs, PermuteAttrs, ReduceAttrs, ShapeAttrs, SliceAttrs
 from ....ir.expr import product
 from ....ir.graph import Arena, Node
 from ....ir.ops import Op
@@ -99,12 +99,13 @@ def _products(found: Averaged, arena: Arena, exact: bool) -> Node:
         weight = arena.make(Op.PERMUTE, weight, attrs=PermuteAttrs(dims))
     flat = ShapeAttrs((conv.filters, product(weight.type.shape[1:])))
     weight = arena.make(Op.RESHAPE, weight, attrs=flat)
-    scale, zero = (arena.const(v, DType.F32) for v in (1.0 / found.power, 0.0))
-    scaled = arena.make(Op.MUL, conv.x, scale)
+    wide = arena.make(Op.CAST, conv.x, attrs=CastAttrs(DType.F64))
+    scaled = arena.make(Op.MUL, wide, arena.const(1.0 / found.power, DType.F64))
     sums = _over_taps(Op.SUM, scaled, conv, arena)
     if not exact:
         return product_in_float64(sums, weight, arena)
-    least, most = (_over_taps(op, scaled, conv, arena) for op in (Op.AMIN, Op.AMAX))
+    zero = arena.const(0.0, DType.F32)
+    least, most = (_over_taps(op, conv.x, conv, arena) for op in (Op.AMIN, Op.AMAX))
     infinite = arena.make(Op.ISINF, weight)
     finite = arena.make(Op.WHERE, infinite, arena.make(Op.SIGN, weight), weight)
     others = arena.make(Op.WHERE, infinite, weight, zero)

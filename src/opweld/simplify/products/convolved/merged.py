@@ -4,7 +4,8 @@ convolution or layer, with views and what scales and shifts channels between.
     W2 (s conv(x, W1) + t) + b2  =  conv(x, (W2 s) W1) + W2 (s b1 + t) + b2
 
 Two linear layers with nothing but steps between are a chain of products (see `order`). As there,
-an infinite value makes NaN in the one where it is infinite in the other.
+an infinite value makes NaN in the one where it is infinite in the other. The product of the weights
+is of float64, and rounded once: the longer sums are there.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from ....ir.types import DType
 from ...names import name_of
 from ...range import range_of
 from ..feature_steps import FeatureSteps, feature_steps
-from ..linear import call_linear, call_matmul, linear_of
+from ..linear import call_linear, linear_of
+from ..pooled_rows import product_in_float64
 from ..reasons import OF_WEIGHTS, is_made
 from .convolution import Convolution, call_convolution, convolution_of
 from .mean import text_of
@@ -29,6 +31,7 @@ from .mean import text_of
 LEAST_GAIN = 1.25
 _IN_CALLS = (DType.F32, DType.F64)
 _LARGEST = 2.0**20
+_FLOAT64 = 4  # times that an operation of float64 takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +81,18 @@ class Merging:
     def flops(self) -> tuple[Size, Size]:
         """Of both layers, and of the one that is left with its weight."""
         rows = product(self.outer.x.type.shape)  # of the outer one, times what it sums up
-        weight = product(self.inner.weight.type.shape) * self.outer.channels * 2
         positions = product(
             size for axis, size in enumerate(self.outer.x.type.shape) if axis != self.outer.axis
         )
         taps = product(self.inner.weight.type.shape[2:]) if self.inner.conv else 1
         channels = self.inner.x.type.shape[self.inner.axis]
         after = positions * taps * channels * self.outer.channels * 2
-        return self.inner.flops + rows * self.outer.channels * 2, after + weight
+        return self.inner.flops + rows * self.outer.channels * 2, after + self.flops_of_weights
+
+    @property
+    def flops_of_weights(self) -> Size:
+        """Of their product."""
+        return product(self.inner.weight.type.shape) * self.outer.channels * 2
 
 
 def map_of(node: Node) -> ChannelMap | None:
@@ -156,10 +163,11 @@ def _why_not(match: Match, found: Merging, exact: bool) -> str | None:
     before, after = found.flops
     moved, result = found.inner.x.type.size_bytes, match.root.type.size_bytes
     middle = found.inner.call.type.size_bytes
-    weights = product((found.outer.channels, found.inner.channels)) * size
+    weights = product(found.inner.weight.type.shape) * size
+    of_weights = found.flops_of_weights * _FLOAT64
     first = costs.seconds(found.inner.flops, moved + middle)
     one = first + costs.seconds(before - found.inner.flops, middle + result)
-    other = costs.seconds(after, moved + result) + costs.seconds(0, weights * 2)
+    other = costs.seconds(after, moved + result) + costs.seconds(of_weights, weights * 4)
     if one < LEAST_GAIN * other:
         number = costs.number
         flops = f"{number(after) / 1e9:.3g} Gflop instead of {number(before) / 1e9:.3g}"
@@ -178,7 +186,8 @@ def _made(match: Match) -> Node:
     scale, shift = found.steps.pair(arena) if found.steps.nodes else (None, None)
     second = outer.plain(arena)
     scaled = second if scale is None else arena.make(Op.MUL, second, scale)
-    weight = call_matmul(arena, scaled, inner.plain(arena), OF_WEIGHTS)
+    swapped = arena.make(Op.PERMUTE, inner.plain(arena), attrs=PermuteAttrs((1, 0)))
+    weight = product_in_float64(scaled, swapped, arena)
     bias = _bias(found, scale, shift, second, arena)
     made = _called(inner, weight, bias, arena)
     for view, axis in reversed(found.views):

@@ -8,7 +8,8 @@ ordinary one is left. A convolution of one tap follows the windows instead: it i
 An infinite x meets each of the W_t that W'_u is the sum of, and makes NaN where they have both
 signs: so x has to be bounded. Zeros that are beyond the ends of a transposed convolution's input
 now, and windows of x before its product, change what an infinite W_t makes: these are for finite
-values.
+values. Errors of the results of a window average out, which the one result that is left cannot: so
+it takes products whose errors are smaller than the library's.
 """
 
 from __future__ import annotations
@@ -125,6 +126,8 @@ def _why_not(match: Match, found: Pooled, exact: bool) -> str | None:
             return "infinite weights would make other results than NaN"
         if not range_of(found.conv.x).is_within(_LARGEST):
             return f"{name_of(found.conv.x)} may be infinite"
+    if not match.costs.own_products:
+        return "the library's products have too large errors, which a window's results average out"
     conv, costs = found.conv, match.costs
     moved, written = conv.x.type.size_bytes, match.root.type.size_bytes
     whole = costs.seconds(conv.flops, moved + conv.call.type.size_bytes)
