@@ -225,7 +225,17 @@ def norm_behind_a_layer(m: Maker) -> Node:
     return m.make(Op.ADD, y, m.make(Op.MUL, y, m.number(0.5)))
 
 
-FOLDED = (norm_behind, norm_behind_a_layer)
+def norm_behind_a_transposed(m: Maker) -> Node:
+    x = m.input("x", 2, 4, 9, 8)
+    return normed(m, conv(m, x, 6, (3, 3), stride=2, padding=1, transposed=True))
+
+
+def norm_without_a_bias(m: Maker) -> Node:
+    weight = m.weight("c.weight", 6, 4, 3)
+    return normed(m, m.call("conv1d.default", (2, 6, 38), m.input("x", 2, 4, 40), weight))
+
+
+FOLDED = (norm_behind, norm_behind_a_layer, norm_behind_a_transposed, norm_without_a_bias)
 
 
 def pool_of_pool(m: Maker) -> Node:

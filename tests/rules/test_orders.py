@@ -158,7 +158,7 @@ def test_nothing_changes_where_values_may_be_infinite(form):
     pair = pair_of(form)
     assert not RULES & pair.fired
     (reason,) = {r for rule, r in pair.reasons.items() if rule in RULES}
-    assert "no value may be infinite" in reason and "x" in reason
+    assert "not infinite, unlike x" in reason
 
 
 @pytest.mark.parametrize("form", [two_layers, of_matrices, of_an_einsum, weighted_sum])

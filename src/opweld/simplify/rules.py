@@ -69,10 +69,11 @@ PHASES_FINITE: Phases = (
 """The same rules where all inputs are assumed to be finite.
 
 Rules of a phase are tried where none of an earlier one fits. First those that leave less to
-compute, whatever the costs: the others choose between forms by sizes, which have to be those that are left.
+compute: the others choose between forms by sizes, which have to be those that are left.
 (Of a convolution of one tap behind another, averaged over space, both would be one first, by a
 product of their weights; averages first, there is no convolution to be merged.) A chain of
-products takes its best order at once. Then what makes several calls of one, and last what makes none.
+products takes its best order at once. Then what makes several calls of one, and last what leaves
+the calls as they are.
 """
 
 LINEAR: tuple[Rule, ...] = tuple(rule for phase in PHASES for rule in phase)

@@ -11,8 +11,8 @@ from ..plan import Sizes, number_at
 @dataclass(frozen=True, slots=True)
 class Costs:
     """The speed of a machine, and examples of symbolic sizes. `call_s` is what an operation takes
-    beside its work; `own_products`: float32 products are kernels of ours, which compute what follows
-    them, too, and have smaller errors than the library's.
+    beside its work. With `own_products` float32 products are kernels of ours, which compute what
+    follows them, too, and have smaller errors than the library's.
     """
 
     sizes: Sizes = ()

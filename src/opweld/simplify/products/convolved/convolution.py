@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ....ir.attrs import CallAttrs, Operand
@@ -109,6 +109,17 @@ def call_convolution(
     arguments = (*places, stride, padding, dilation)
     target = f"aten.conv{len(taps)}d.default"
     return arena.call(operands, CallAttrs(target, arguments, (), (result,), reason))
+
+
+def with_weight(
+    arena: Arena, conv: Convolution, weight: Node, bias: Node | None, reason: str
+) -> Node:
+    """The same convolution with another weight, of that type, and another bias."""
+    operands = (conv.x, weight) if bias is None else (conv.x, weight, bias)
+    given = conv.call.attrs
+    places = (Operand(0), Operand(1), None if bias is None else Operand(2))
+    attrs = replace(given, arguments=(*places, *given.arguments[3:]), reason=reason)
+    return arena.call(operands, attrs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from ...range import range_of
 from ..feature_steps import FeatureSteps, feature_steps
 from ..linear import call_linear
 from ..reasons import FOLDED as REASON
-from .convolution import call_convolution
+from .convolution import with_weight
 from .merged import ChannelMap, map_of, name_of_layer
 
 LEAST_GAIN = 1.25
@@ -39,7 +39,7 @@ def folded_of(match: Match) -> tuple[ChannelMap, FeatureSteps] | None:
         return None
     for axis in dict.fromkeys((-1, 1 - root.type.rank)):
         steps = feature_steps(root, axis) if root.type.rank > 1 else None
-        layer = map_of(steps.core) if steps is not None and steps.core.op is Op.CALL else None
+        layer = map_of(steps.core, True) if steps is not None and steps.core.op is Op.CALL else None
         if steps is None or layer is None or not steps.nodes:
             continue
         own = -1 if layer.conv is None else 1 - root.type.rank
@@ -89,18 +89,18 @@ def _made(match: Match) -> Node:
         bias = arena.make(Op.EXPAND, bias, attrs=ShapeAttrs((layer.channels,)))
     if layer.conv is None:
         return call_linear(arena, layer.x, weight, bias, REASON)
-    conv = layer.conv
-    weight = arena.make(Op.RESHAPE, weight, attrs=ShapeAttrs(layer.weight.type.shape))
-    sizes = (conv.stride, conv.padding, conv.dilation)
-    return call_convolution(arena, conv.x, weight, bias, *sizes, REASON)
+    return with_weight(arena, layer.conv, weight, bias, REASON)
 
 
 def _scaled(layer: ChannelMap, scale: Node | None, arena: Arena) -> Node:
-    weight = layer.plain(arena)
+    """A convolution's weight, or a linear layer's as [features, depth]."""
+    weight = layer.weight if layer.conv is not None else layer.plain(arena)
     if scale is None:
         return weight
     if scale.type.rank:
-        scale = arena.make(Op.RESHAPE, scale, attrs=ShapeAttrs((layer.channels, 1)))
+        behind = weight.type.rank - (2 if layer.conv is not None and layer.transposed else 1)
+        shape = ShapeAttrs((layer.channels, *(1,) * behind))
+        scale = arena.make(Op.RESHAPE, scale, attrs=shape)
     return arena.make(Op.MUL, weight, scale)
 
 

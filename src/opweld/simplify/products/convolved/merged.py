@@ -37,7 +37,8 @@ _FLOAT64 = 4  # times that an operation of float64 takes
 @dataclass(frozen=True, slots=True)
 class ChannelMap:
     """A layer on the channels of x, which are its axis `axis`, counted from the front, and those of
-    its result. `weight` is [channels of the result, channels of x, taps...] or transposed.
+    its result. `weight` is [channels of the result, channels of x, taps...], or, `transposed`, the
+    other way round.
     """
 
     call: Node
@@ -95,8 +96,10 @@ class Merging:
         return product(self.inner.weight.type.shape) * self.outer.channels * 2
 
 
-def map_of(node: Node) -> ChannelMap | None:
-    """The layer that a call is; None where it is another."""
+def map_of(node: Node, transposed: bool = False) -> ChannelMap | None:
+    """The layer that a call is; None where it is another, or a convolution that is transposed, if
+    such are not wanted.
+    """
     own = linear_of(node)
     if own is not None:
         axis = own.x.type.rank - 1
@@ -104,9 +107,9 @@ def map_of(node: Node) -> ChannelMap | None:
             node, own.x, own.weight, own.features == 1, own.bias, axis, None, own.flops
         )
     conv = convolution_of(node)
-    if conv is None or conv.transposed:
+    if conv is None or (conv.transposed and not transposed):
         return None
-    return ChannelMap(node, conv.x, conv.weight, False, conv.bias, 1, conv, conv.flops)
+    return ChannelMap(node, conv.x, conv.weight, conv.transposed, conv.bias, 1, conv, conv.flops)
 
 
 def merging_of(match: Match) -> Merging | None:

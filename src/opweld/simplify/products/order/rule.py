@@ -89,8 +89,9 @@ def _missed(match: Match, exact: bool) -> Missed | None:
         return None
     names = list(dict.fromkeys(map(name_of, infinite)))
     told = ", ".join([*names[:_MOST_NAMES], *(["..."] if len(names) > _MOST_NAMES else [])])
-    after = _text(chain, best, True)
-    return Missed(before, f"for {after} no value may be infinite, and these may: {told}")
+    after = _text(chain, best).removeprefix("(").removesuffix(")")
+    assumed = "--algebra finite assumes that none is"
+    return Missed(before, f"{after} needs values that are not infinite, unlike {told}; {assumed}")
 
 
 def _text(chain: Chain, tree: Tree, outermost: bool = False) -> str:
