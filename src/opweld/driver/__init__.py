@@ -106,7 +106,7 @@ def compile_module(
         def fuses(variant: Variant) -> bool:
             quiet = Trace(replace(options, dump=None), check)
             found = _with_bodies(quiet, variant, target, options, table)
-            return any(line.part.fuses for line in found)
+            return any(line.part.runs for line in found)
 
         found = _by_submodules(trace, call, original, options, fuses, refusal)
         kept = isinstance(refusal, OriginalKept) or options.exclude  # all was given back
@@ -288,8 +288,8 @@ def _with_bodies(
 
 def _is_kept(lines: tuple[_Line, ...]) -> bool:
     """Whether a variant has kernels, or is that of the example call."""
-    fuses = any(line.part.fuses for line in lines)
-    return fuses or not lines[0].part.variant.guard_suffix
+    runs = any(line.part.runs for line in lines)
+    return runs or not lines[0].part.variant.guard_suffix
 
 
 def _down(
@@ -320,7 +320,7 @@ def _down(
     kernels = trace.run("lower", lower, plan)
     plan = with_traffic(plan, kernels, target, conditions.sizes)
     rewrites = plan_lines(simplified.rewritten, algebra, conditions.sizes, simplified.left)
-    part = Part(_of_products(variant, plan), plan, kernels)
+    part = Part(_of_products(variant, plan), plan, kernels, bool(simplified.rewritten))
     return _Line(
         simplified, part, tuple(rewrites), tuple(file_lines(simplified.rewritten, algebra))
     )
@@ -380,7 +380,7 @@ def _head(original: Original, target: Target, parts: tuple[Part, ...], captured:
     for name, count in Counter(group.name for group in groups).items():
         often = f" ({count} times)" if count > 1 else ""
         lines.append(f"{name}{often}: {reasons[name]}.")
-    if not groups:
+    if not groups and not any(part.runs for part in parts):
         lines.append(f"{AS_IT_IS}.")
     return "\n".join(lines)
 
