@@ -21,25 +21,22 @@ import torch._dynamo  # torch.export imports it at its first call, for more than
 from opweld import __version__
 from opweld.capture import Asked, capture, capture_submodules
 from opweld.capture.flags import allows_tf32, allows_tf32_convolutions
-from opweld.compiled import Compiled, PlanRow
+from opweld.compiled import Compiled
 from opweld.emission.classes import submodules_of
 from opweld.emission.replay import replay
 from opweld.emit import emit
 from opweld.errors import CaptureError, OriginalKept
 from opweld.inputs import cut_batch, on_device
-from opweld.ir.calls import condensing_lines, module_of, places_of
 from opweld.ir.check import check
 from opweld.ir.contract import Capture, Needs, Submodule, Variant
-from opweld.ir.expr import evaluate
-from opweld.ir.graph import Node, arena_of
+from opweld.ir.graph import arena_of
 from opweld.ir.kernels.reduction import Lowered
 from opweld.ir.kernels.shared import kernels_of, sharing
 from opweld.ir.kernels.source import NO_LIBRARIES
 from opweld.ir.loop import loop_of
 from opweld.ir.measured import Table, Tunable
-from opweld.ir.ops import Kind, Op
 from opweld.ir.original import Original, Part, bodies_of, forwards_of
-from opweld.ir.plan import Conditions, Group, GroupKind, Plan, PointwiseSchedule
+from opweld.ir.plan import Conditions, Plan, PointwiseSchedule
 from opweld.ir.rules.algebra import Algebra
 from opweld.ir.rules.effects import file_lines, plan_lines, saved_flops
 from opweld.ir.rules.rewrite import Simplified
@@ -50,8 +47,8 @@ from opweld.lower.tensor_lists import with_tensor_lists
 from opweld.model_file import NAMES, load, make_inputs, make_model, read_source
 from opweld.options import Options
 from opweld.plan import make_plan
-from opweld.plan.cost import replaced_copies
 from opweld.plan.tunable import tunables
+from opweld.record.rows import kept_row, left_row, line_texts, rows_of
 from opweld.render import render
 from opweld.render.cuda.texts import runs_by_skeleton
 from opweld.render.host.texts import host
@@ -243,7 +240,8 @@ def _compile(trace: Trace, ready: Ready, options: Options, table: Table) -> Comp
         "emit", emit, original, parts, libraries(source, calls), head, needs_of(options)
     )
     _note_texts(trace, captured, lines, source.text, text)
-    return _account(trace, captured, lines, text, target)
+    kernel_texts = {kernel.group: kernel.text.strip("\n") for kernel in source.kernels}
+    return replace(_account(trace, captured, lines, text, target), kernel_texts=kernel_texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +327,7 @@ def _as_it_is(trace: Trace, original: Original, target: Target, refusal: Capture
     text = trace.run("emit", emit, original, (), NO_LIBRARIES, head)
     trace.note("plan", f"plan for {target.name}\nforward  library\n  reason: {refusal}\n")
     trace.note("emit", text)
-    row = PlanRow("forward", GroupKind.LIBRARY.value, (), str(refusal))
+    row = left_row("", str(refusal))
     left = ((row.name, row.reason),)
     return Compiled(text, target.name, (row,), trace.texts, left, (), trace.seconds)
 
@@ -395,9 +393,9 @@ def _account(
     trace: Trace, captured: Capture, lines: list[_Line], text: str, target: Target
 ) -> Compiled:
     parts = [line.part for line in lines]
-    rows = [_row(group, target, part) for part in parts for group in part.plan.groups]
-    rows += [_kept_row(state, reason) for state, reason in captured.kept]
-    rows += [_left_row(paths, reason) for paths, reason in captured.left]
+    rows = [row for part in parts for row in rows_of(part, target)]
+    rows += [kept_row(state, reason) for state, reason in captured.kept]
+    rows += [left_row(paths, reason) for paths, reason in captured.left]
     left = [row for row in rows if row.kind == "library"]
     fired = {name: numerics for line in lines for name, numerics, _ in line.simplified.fired}
     return Compiled(
@@ -410,6 +408,7 @@ def _account(
         rewritten=tuple(dict.fromkeys(each for line in lines for each in line.head)),
         seconds=trace.seconds,
         saved_flops=_saved_flops(lines[0]),
+        line_texts=line_texts(parts),
     )
 
 
@@ -417,33 +416,3 @@ def _saved_flops(line: _Line) -> int:
     """Of the example's own variant."""
     sizes = ((fact.name, fact.example) for fact in line.part.variant.contract.symbols)
     return saved_flops(line.simplified.rewritten, tuple(sizes))
-
-
-def _kept_row(state: str, reason: str) -> PlanRow:
-    return PlanRow("forward", GroupKind.LIBRARY.value, (), reason, variant=state)
-
-
-def _left_row(paths: str, reason: str) -> PlanRow:
-    """What runs as it is in a model that no graph holds."""
-    return PlanRow("forward", GroupKind.LIBRARY.value, (), reason, module=paths)
-
-
-def _row(group: Group, target: Target, part: Part) -> PlanRow:
-    variant = part.variant
-    sizes = tuple((fact.name, fact.example) for fact in variant.contract.symbols)
-    ops = tuple(_op_name(node) for node in group.nodes if node.kind is not Kind.SOURCE)
-    row = PlanRow(group.name, group.kind.value, ops, group.reason, variant=variant.state)
-    row = replace(row, lines=condensing_lines(group, part.plan), planned_name=group.planned_name)
-    row = replace(row, places=places_of(group, part.plan))
-    row = replace(row, module=module_of(group, part.plan, variant.submodule))
-    if not group.fused:
-        return row
-    row = replace(row, replaced_copies=replaced_copies(group, target, sizes))
-    if group.traffic is not None:
-        moved = group.traffic
-        row = replace(row, must_bytes=moved.must_bytes, moved_bytes=moved.moved_bytes)
-    return replace(row, flops=evaluate(group.estimate.flops, dict(sizes)))
-
-
-def _op_name(node: Node) -> str:
-    return str(node.attrs.target) if node.op is Op.CALL else node.op.value
