@@ -19,10 +19,10 @@ class PlanRow:
     times of a copy of the bytes that it moves. `lines` are the user's whose calls became the
     reductions of the kernel, `places` all that it computes ("gelu.py:13"), and `module` is the path
     of the submodule whose forward it is part of. `planned_name` names the group alone where `name`
-    is that of an earlier one whose kernel it shares. `reads` are the groups, by the names that are
-    theirs alone, and `inputs` the inputs of the forward, whose values it reads; `is_result` says
-    that the forward returns one of its own. In the body of a loop they are the body's, and `loop`
-    is the loop's label.
+    is that of an earlier one whose kernel it shares. `number` counts the rows of
+    an account; `reads` are the numbers of the groups whose values it reads, `inputs` the inputs of
+    the forward that it reads, and `is_result` says that the forward returns a value of its own. In
+    the body of a loop they are the body's, and `loop` is the loop's label.
     """
 
     name: str
@@ -41,7 +41,8 @@ class PlanRow:
     places: tuple[str, ...] = ()
     module: str = ""
     loop: str = ""
-    reads: tuple[str, ...] = ()
+    number: int = 0
+    reads: tuple[int, ...] = ()
     inputs: tuple[str, ...] = ()
     is_result: bool = False
 
@@ -92,7 +93,7 @@ class Compiled:
         return asdict(self)
 
 
-_LISTS = tuple(field.name for field in fields(PlanRow) if field.type == "tuple[str, ...]")
+_LISTS = tuple(field.name for field in fields(PlanRow) if str(field.type).startswith("tuple"))
 
 
 def _row(data: dict[str, Any]) -> PlanRow:

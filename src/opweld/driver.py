@@ -393,7 +393,7 @@ def _account(
     trace: Trace, captured: Capture, lines: list[_Line], text: str, target: Target
 ) -> Compiled:
     parts = [line.part for line in lines]
-    rows = [row for part in parts for row in rows_of(part, target)]
+    rows = rows_of(parts, target)
     rows += [kept_row(state, reason) for state, reason in captured.kept]
     rows += [left_row(paths, reason) for paths, reason in captured.left]
     left = [row for row in rows if row.kind == "library"]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from opweld.compiled import PlanRow
 from opweld.ir.calls import condensing_lines, module_of, places_of
 from opweld.ir.expr import evaluate
-from opweld.ir.graph import Node
+from opweld.ir.graph import Node, leaves_of
 from opweld.ir.ops import Kind, Op
 from opweld.ir.original import Part
 from opweld.ir.plan import Group, GroupKind, Plan
@@ -19,10 +19,13 @@ from opweld.target import Target
 LIBRARY = GroupKind.LIBRARY.value
 
 
-def rows_of(part: Part, target: Target) -> list[PlanRow]:
-    """One row a group, in running order, with what it reads of the earlier ones."""
-    sources = _Sources(part.plan)
-    return [_row(group, target, part, sources) for group in part.plan.groups]
+def rows_of(parts: Iterable[Part], target: Target) -> list[PlanRow]:
+    """One row a group, in running order, with what it reads of the earlier ones of its part."""
+    rows: list[PlanRow] = []
+    for part in parts:
+        sources = _Sources(part.plan, len(rows))
+        rows += [_row(group, target, part, sources) for group in part.plan.groups]
+    return [replace(row, number=number) for number, row in enumerate(rows)]
 
 
 def kept_row(state: str, reason: str) -> PlanRow:
@@ -47,18 +50,19 @@ class _Sources:
     Views, and results of calls that have several, stand for what they are of.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, first: int) -> None:
         self._groups = {
-            node.serial: group.planned_name or group.name
-            for group in plan.groups
+            node.serial: number
+            for number, group in enumerate(plan.groups, first)
             if group.kind is not GroupKind.VIEW and not is_item(group)
             for node in group.outputs
         }
-        self.results = {node.serial for output in plan.graph.outputs for node in self._of(output)}
+        handed = (plan.graph.outputs[place] for place in leaves_of(plan.graph.structure))
+        self.results = {node.serial for output in handed for node in self._of(output)}
 
-    def groups(self, group: Group) -> tuple[str, ...]:
+    def groups(self, group: Group) -> tuple[int, ...]:
         found = (self._groups.get(node.serial) for node in self._read(group))
-        return tuple(dict.fromkeys(name for name in found if name))
+        return tuple(dict.fromkeys(number for number in found if number is not None))
 
     def inputs(self, group: Group) -> tuple[str, ...]:
         found = (node for node in self._read(group) if node.op is Op.INPUT)

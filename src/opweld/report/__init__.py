@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ LARGEST_BYTES = 1_000_000
 # Letters of sources on a page: less where it would become too large.
 _ROOM = 240_000
 _FRAME = (
-    '<iframe title="opweld report" sandbox="allow-same-origin" loading="lazy"'
+    '<iframe title="opweld report" sandbox loading="lazy"'
     ' style="width: 100%; height: 45rem; border: 1px solid #8886"'
     ' srcdoc="{page}"></iframe>'
 )
@@ -66,7 +67,7 @@ def _shown(account: Account, kernels: tuple[Kernel, ...], room: int) -> dict[str
         "figures": figures_of(kernels),
         "roofline": roofline_of(kernels, account.timing) if account.timing else None,
         "graph": plan_graph(account.plan, kernels),
-        "library": [row for row in account.plan if row.kind == "library" and row.reason],
+        "library": _library(account),
         "files": files,
         "files_left_out": [name for name in account.sources if name not in _names(files)],
         "listings": listings_of(kernels, account.kernel_texts, account.line_texts, rest),
@@ -75,6 +76,13 @@ def _shown(account: Account, kernels: tuple[Kernel, ...], room: int) -> dict[str
         "environment": environment_of(account),
         "commands": commands_of(account),
     }
+
+
+def _library(account: Account) -> list[tuple[str, str, str, int]]:
+    """What stays PyTorch's, for which state, why, and how often."""
+    kept = [row for row in account.plan if row.kind == "library" and row.reason]
+    counts = Counter((row.label, row.variant or "the example call", row.reason) for row in kept)
+    return [(*told, count) for told, count in counts.items()]
 
 
 def _names(files: Any) -> set[str]:

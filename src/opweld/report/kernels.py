@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,11 +37,15 @@ class Kernel:
     def anchor(self) -> str:
         return f"kernel-{self.number}"
 
-    @property
-    def flops(self) -> int | None:
-        """Of one call; None where calls of several sizes share the kernel."""
-        each = {row.flops for row in self.rows} | {timing.flops for timing in self.timings}
-        return each.pop() if len(each) == 1 else None
+    def flops(self, timing: KernelTiming) -> int | None:
+        """Of one such call; of calls of several sizes that share the kernel, found by their bytes.
+
+        None where they are not known, or could be those of another call.
+        """
+        alike = {row.flops for row in self.rows if row.must_bytes == timing.bytes}
+        every = {row.flops for row in self.rows} or {timing.flops}
+        found = alike if len(alike) == 1 else every
+        return next(iter(found)) if len(found) == 1 else None
 
     @property
     def ms(self) -> float | None:
@@ -83,6 +88,7 @@ class Roofline:
     ceiling_from: float
     copy: str
     product: str
+    label: tuple[float, float, float]
     x_ticks: tuple[Tick, ...]
     y_ticks: tuple[Tick, ...]
     left_out: tuple[str, ...]
@@ -150,7 +156,7 @@ def _untimed(kernel: Kernel) -> Figures:
 
 
 def _figures(timing: KernelTiming, kernel: Kernel) -> Figures:
-    flops, num_bytes, ms = kernel.flops, timing.bytes, timing.ms
+    flops, num_bytes, ms = kernel.flops(timing), timing.bytes, timing.ms
     return Figures(
         kernel,
         timing.calls,
@@ -170,29 +176,32 @@ def _count(value: int | None) -> str:
 
 def roofline_of(kernels: Sequence[Kernel], timing: Timing) -> Roofline | None:
     """None where no kernel was timed whose operations are known."""
-    drawn = [(t, k) for k in kernels for t in k.timings if t.ms and k.flops and t.bytes]
+    every = [(t, k, k.flops(t)) for k in kernels for t in k.timings]
+    drawn = [(t, k, flops) for t, k, flops in every if t.ms and flops and t.bytes]
     if not drawn or not timing.copy_gbps > 0:
         return None
-    intensity = [(k.flops or 0) / t.bytes for t, k in drawn]
-    rates = [(k.flops or 0) / (t.ms or 1.0) / 1e6 for t, k in drawn]
+    intensity = [flops / t.bytes for t, _, flops in drawn]
+    rates = [flops / (t.ms or 1.0) / 1e6 for t, _, flops in drawn]
     product = timing.product_tflops * 1e3 if timing.product_tflops else None
     knee = product / timing.copy_gbps if product else None
     xs = LogScale.around([*intensity, *([knee * 2] if knee else [])], LEFT, RIGHT)
     roof = timing.copy_gbps * 10.0**xs.high
     tallest = [product or min(roof, 20 * max(rates))]
     ys = LogScale.around([*rates, *tallest, timing.copy_gbps * min(intensity)], BOTTOM, TOP)
-    total = sum((t.ms or 0.0) * t.calls for t, _ in drawn) or 1.0
+    total = sum((t.ms or 0.0) * t.calls for t, _, _ in drawn) or 1.0
     points = [
         Point(k, xs.at(x), ys.at(y), _radius((t.ms or 0.0) * t.calls / total), _label(t, k, x, y))
-        for (t, k), x, y in zip(drawn, intensity, rates, strict=True)
+        for (t, k, _), x, y in zip(drawn, intensity, rates, strict=True)
     ]
+    slope = _slope(timing.copy_gbps, xs, ys, knee)
     return Roofline(
         tuple(points),
-        _slope(timing.copy_gbps, xs, ys, knee),
+        slope,
         ys.at(product) if product else None,
         xs.at(knee) if knee else LEFT,
         figure(timing.copy_gbps, "GB/s"),
         figure(timing.product_tflops, "TFLOP/s"),
+        _along(slope),
         xs.ticks(),
         ys.ticks(),
         tuple(_left_out(kernels)),
@@ -201,7 +210,7 @@ def roofline_of(kernels: Sequence[Kernel], timing: Timing) -> Roofline | None:
 
 def _radius(share: float) -> float:
     """An area that grows with the share of the time."""
-    return round(5.0 + 13.0 * share**0.5, 1)
+    return round(8.0 + 12.0 * share**0.5, 1)
 
 
 def _label(timing: KernelTiming, kernel: Kernel, intensity: float, rate: float) -> str:
@@ -219,15 +228,24 @@ def _slope(
     return xs.at(first), ys.at(first * gbps), xs.at(last), ys.at(last * gbps)
 
 
+def _along(slope: tuple[float, float, float, float]) -> tuple[float, float, float]:
+    """Where the label of a line stands, just above its middle, and by how many degrees it turns."""
+    x1, y1, x2, y2 = slope
+    angle = math.atan2(y2 - y1, x2 - x1)
+    x, y = (x1 + x2) / 2 + 9 * math.sin(angle), (y1 + y2) / 2 - 9 * math.cos(angle)
+    return round(x, 1), round(y, 1), round(math.degrees(angle), 1)
+
+
 def _left_out(kernels: Sequence[Kernel]) -> list[str]:
     """Kernels without a point, with the reason."""
     found = []
     for kernel in kernels:
+        counts = [kernel.flops(timing) for timing in kernel.timings]
         if not kernel.timings:
             found.append(f"{kernel.name}: it was not timed by itself")
-        elif any(row.flops for row in kernel.rows) and not kernel.flops:
+        elif not any(counts) and any(row.flops for row in kernel.rows):
             found.append(f"{kernel.name}: its calls are of several sizes")
-        elif not kernel.flops:
+        elif not any(counts):
             found.append(f"{kernel.name}: no operations of it are counted")
         elif not any(timing.ms for timing in kernel.timings):
             found.append(f"{kernel.name}: its time was not measured")

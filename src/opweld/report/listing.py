@@ -77,7 +77,7 @@ def files_of(
         if taken + len(text) > room:
             continue
         taken += len(text)
-        lines = highlighted(text, "python")
+        lines = highlighted(text.rstrip("\n"), "python")
         found.append(
             File(
                 name,
@@ -135,10 +135,10 @@ def highlighted(text: str, language: str) -> list[Markup]:
     if len(text) > MOST_HIGHLIGHTED:
         return [escape(line) for line in plain]
     html = highlight(text, _lexer(language), HtmlFormatter(nowrap=True, classprefix="t-"))
-    lines = html.removesuffix("\n").split("\n")
-    if len(lines) != len(plain):  # the lexer took some other letter for the end of a line
-        return [escape(line) for line in plain]
-    return [Markup(line) for line in lines]
+    lines = html.split("\n")
+    if len(lines) < len(plain) or any(lines[len(plain) :]):
+        return [escape(line) for line in plain]  # another letter ended a line for the lexer
+    return [Markup(line) for line in lines[: len(plain)]]
 
 
 @cache

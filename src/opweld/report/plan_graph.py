@@ -116,7 +116,7 @@ def _items(rows: Sequence[PlanRow], kernels: dict[str, Kernel]) -> list[Item]:
 
 
 def _key(row: PlanRow) -> str:
-    return f"{row.loop} {row.planned_name or row.name}"
+    return f"group {row.number}"
 
 
 def _item(row: PlanRow, kernel: Kernel | None, merged: bool) -> Item:
@@ -131,7 +131,7 @@ def _item(row: PlanRow, kernel: Kernel | None, merged: bool) -> Item:
         "; ".join(filter(None, (ops, places))),
         row.reason,
         (f"each turn of {row.loop}", *path) if row.loop else path,
-        (*of_inputs, *(f"{row.loop} {name}" for name in row.reads)),
+        (*of_inputs, *(f"group {number}" for number in row.reads)),
         kernel,
         "kernel" if kernel else row.kind,
     )

@@ -55,7 +55,8 @@ def figure(value: float | None, unit: str = "") -> str:
     """Four digits, or a dash where there is no figure."""
     if value is None:
         return "–"
-    return f"{value:.4g}" + (f" {unit}" if unit else "")
+    text = f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
+    return f"{text} {unit}".rstrip()
 
 
 def error(value: float) -> str:
