@@ -27,31 +27,36 @@ from opweld.report.times import times_of
 
 FOLDER = Path(__file__).parent / "templates"
 LARGEST_BYTES = 1_000_000
+MOST_LINES = 150  # of a table
 # Letters of sources on a page: less where it would become too large.
 _ROOM = 240_000
 _FRAME = (
-    '<iframe title="opweld report" sandbox loading="lazy"'
+    '<iframe title="opweld report" sandbox'
     ' style="width: 100%; height: 45rem; border: 1px solid #8886"'
     ' srcdoc="{page}"></iframe>'
 )
 
 
-def page(account: Account) -> str:
-    """The page: a whole document of less than `LARGEST_BYTES`.
+def page(account: Account, here: str = "") -> str:
+    """The page: a whole document of less than `LARGEST_BYTES`; `here` is what its links to itself
+    begin with.
 
-    Sources that have no room are left out, and the page says so.
+    Sources, and lines of long tables, that have no room are left out, and the page says so.
     """
     kernels, room = kernels_of(account), _ROOM
     while True:
-        text = _template().render(**_shown(account, kernels, room), **_style())
+        text = _template().render(here=here, **_shown(account, kernels, room), **_style())
         if len(text.encode()) < LARGEST_BYTES or not room:
             return text
         room = room // 2 if room > 4000 else 0
 
 
 def frame(account: Account) -> str:
-    """The page inside a frame, for a notebook: neither's style touches the other."""
-    return _FRAME.format(page=escape(page(account)))
+    """The page inside a frame, for a notebook: neither's style touches the other.
+
+    Without an address of its own, a link to "#x" would lead to the notebook's.
+    """
+    return _FRAME.format(page=escape(page(account, "about:srcdoc")))
 
 
 def _shown(account: Account, kernels: tuple[Kernel, ...], room: int) -> dict[str, Any]:
@@ -65,6 +70,7 @@ def _shown(account: Account, kernels: tuple[Kernel, ...], room: int) -> dict[str
         "times": times_of(account.timing) if account.timing else None,
         "kernels": kernels,
         "figures": figures_of(kernels),
+        "most_lines": MOST_LINES,
         "roofline": roofline_of(kernels, account.timing) if account.timing else None,
         "graph": plan_graph(account.plan, kernels),
         "library": _library(account),

@@ -13,6 +13,7 @@ from opweld.judge.values import KernelTiming, Timing
 from opweld.report.scale import LogScale, Tick, figure
 
 NUM_COLOURS = 12
+MOST_POINTS = 150  # those that take the most time
 LEFT, RIGHT, TOP, BOTTOM = 64.0, 700.0, 16.0, 330.0
 
 
@@ -178,6 +179,7 @@ def roofline_of(kernels: Sequence[Kernel], timing: Timing) -> Roofline | None:
     """None where no kernel was timed whose operations are known."""
     every = [(t, k, k.flops(t)) for k in kernels for t in k.timings]
     drawn = [(t, k, flops) for t, k, flops in every if t.ms and flops and t.bytes]
+    drawn = sorted(drawn, key=lambda each: -(each[0].ms or 0.0) * each[0].calls)[:MOST_POINTS]
     if not drawn or not timing.copy_gbps > 0:
         return None
     intensity = [flops / t.bytes for t, _, flops in drawn]
@@ -204,7 +206,7 @@ def roofline_of(kernels: Sequence[Kernel], timing: Timing) -> Roofline | None:
         _along(slope),
         xs.ticks(),
         ys.ticks(),
-        tuple(_left_out(kernels)),
+        _left_out(kernels, sum(bool(t.ms and flops) for t, _, flops in every) - len(drawn)),
     )
 
 
@@ -236,9 +238,9 @@ def _along(slope: tuple[float, float, float, float]) -> tuple[float, float, floa
     return round(x, 1), round(y, 1), round(math.degrees(angle), 1)
 
 
-def _left_out(kernels: Sequence[Kernel]) -> list[str]:
+def _left_out(kernels: Sequence[Kernel], num_more: int) -> tuple[str, ...]:
     """Kernels without a point, with the reason."""
-    found = []
+    found = [f"{num_more} more that take less time"] if num_more else []
     for kernel in kernels:
         counts = [kernel.flops(timing) for timing in kernel.timings]
         if not kernel.timings:
@@ -249,4 +251,4 @@ def _left_out(kernels: Sequence[Kernel]) -> list[str]:
             found.append(f"{kernel.name}: no operations of it are counted")
         elif not any(timing.ms for timing in kernel.timings):
             found.append(f"{kernel.name}: its time was not measured")
-    return found
+    return tuple(found[:MOST_POINTS])

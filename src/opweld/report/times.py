@@ -54,7 +54,7 @@ def times_of(timing: Timing) -> Times:
 def _bar(name: str, samples: Samples, kind: str, scale: float, ours: float) -> Bar:
     beside = ""
     if kind != "new" and ours:
-        beside = f"ModelNew is {ratio(samples.median / ours)} as fast"
+        beside = f"{ratio(samples.median / ours)} ModelNew's time"
     return Bar(
         name,
         figure(samples.median, "ms"),
