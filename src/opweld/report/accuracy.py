@@ -41,6 +41,7 @@ class Accuracy:
     outputs: tuple[Line, ...]
     checks: tuple[Line, ...]
     ticks: tuple[Tick, ...]
+    check_ticks: tuple[Tick, ...]
 
 
 def accuracy_of(checks: Sequence[Check]) -> Accuracy | None:
@@ -51,11 +52,13 @@ def accuracy_of(checks: Sequence[Check]) -> Accuracy | None:
         return None
     own = next(iter(measured), graded[0])
     outputs: Sequence[Check | OutputErrors] = own.outputs or (own,)
-    scale = LogScale.around(_values([*measured, *outputs]), 2.0, 98.0)
+    own_scale = LogScale.around(_values(outputs), 2.0, 98.0)
+    scale = LogScale.around(_values(measured), 2.0, 98.0)
     return Accuracy(
         own.name,
-        tuple(_line(each, each.output or "all outputs", scale) for each in outputs),
+        tuple(_line(each, each.output or "all outputs", own_scale) for each in outputs),
         tuple(_line(check, check.name, scale) for check in graded),
+        own_scale.ticks() if measured else (),
         scale.ticks() if measured else (),
     )
 
