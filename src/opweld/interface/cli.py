@@ -1,4 +1,4 @@
-"""The command line: `opweld optimize | check | plan | tune | report | doctor`.
+"""The command line: `opweld optimize | check | plan | tune | report | package | doctor`.
 
 Exit codes: 0 done and equivalent; 1 not equivalent, crashed or timed out while judged; 2 bad input
 or usage; 130 interrupted.
@@ -57,6 +57,7 @@ from opweld.interface.arguments import (
 )
 from opweld.interface.asked import Asked
 from opweld.interface.exits import exit_with, say
+from opweld.interface.package_command import package_command
 from opweld.interface.pairs import SAME_FILE, Pair, pair_of
 from opweld.interface.progress import JUDGED, Progress
 from opweld.interface.report_command import report_command
@@ -393,6 +394,13 @@ app.command(
     short_help="Make a page of the account of a run.",
     epilog=_examples("report gelu.json", "report gelu.json --html out/gelu.html"),
 )(report_command)
+
+
+app.command(
+    "package",
+    short_help="Make a wheel that needs no compiler.",
+    epilog=_examples("package gelu_new.py", "package gelu_new.py --arch sm_90a,sm_80 -o dist"),
+)(package_command)
 
 
 @app.command(
