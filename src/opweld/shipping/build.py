@@ -28,6 +28,8 @@ _NVCC_FLAGS = (
     *("-D__CUDA_NO_BFLOAT16_CONVERSIONS__", "-D__CUDA_NO_HALF2_OPERATORS__"),
     *("--expt-relaxed-constexpr", "-O3", "-std=c++17", "-Xcompiler=-fPIC,-fvisibility=hidden"),
 )
+# Nothing of the place or the hour is left in a library: the same texts give the same bytes.
+_LINKED_ALIKE = ("-Wl,-Bsymbolic", "-Wl,-s", "-Wl,--build-id=none")
 _VERSION = re.compile(r"\bGLIBC_(\d+)\.(\d+)")
 
 
@@ -99,8 +101,9 @@ def _library(
     if nvcc:
         kernels = place / "kernels.cu"
         kernels.write_text(library.cuda, "utf-8")
-        objects.append(str(place / "kernels.o"))
-        _run([str(nvcc.path), "-c", str(kernels), "-o", objects[0], *_NVCC_FLAGS, *archs.gencode])
+        objects.append("kernels.o")
+        flags_of_kernels = [*_NVCC_FLAGS, *archs.gencode]
+        _run([str(nvcc.path), "-c", kernels.name, "-o", *objects, *flags_of_kernels], place=place)
         includes.append(f"-I{nvcc.include}")
         folders.append(_stubs(place, nvcc.major))
         linked += ["-ltorch_cuda", "-lcudart"]
@@ -110,9 +113,10 @@ def _library(
         [
             *(os.environ.get("CXX", "c++"), "-shared", "-fPIC", _STANDARD, *flags),
             f"-DTORCH_EXTENSION_NAME={name}",
-            *(*includes, str(host), *objects, "-o", str(out), "-Wl,-Bsymbolic", "-Wl,-s"),
+            *(*includes, host.name, *objects, "-o", out.name, *_LINKED_ALIKE),
             *(*(f"-L{each}" for each in folders), "-Wl,--no-as-needed", *linked),
-        ]
+        ],
+        place=place,
     )
     return out
 
@@ -168,9 +172,9 @@ def _needed_glibc(library: Path) -> tuple[int, int]:
     return max((int(a), int(b)) for a, b in [*_VERSION.findall(names), ("2", "2")])
 
 
-def _run(command: Sequence[str], both: bool = False) -> str:
+def _run(command: Sequence[str], both: bool = False, place: Path | None = None) -> str:
     """What a compiler says on its standard output, or on `both`; an error where it refuses."""
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", cwd=place)
     if done.returncode == 0:
         return done.stdout + (done.stderr if both else "")
     lines = [line for line in done.stderr.splitlines() if line.strip()]
