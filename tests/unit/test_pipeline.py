@@ -27,6 +27,7 @@ from opweld.judge.values import (
     Settings,
     Timing,
     Verdict,
+    to_plain,
 )
 from opweld.options import Options
 from opweld.pipeline import Delivery, NotEquivalent, optimize
@@ -358,7 +359,7 @@ def test_what_gains_by_its_own_measurement_goes_back_last(tmp_path: Path) -> Non
 
 def test_the_account_says_what_was_decided_and_why(tmp_path: Path) -> None:
     judge = Judge(cost_ms={"k1": 1.0, "k2": 20.0})
-    data = account.of_delivery(run(tmp_path, judge, compiler("k1", "k2")))
+    data = to_plain(account.of_delivery(run(tmp_path, judge, compiler("k1", "k2"))))
     first, last = data["decisions"]
     assert first["given_back"] == ["k2"] and "significantly slower" in first["reason"]
     assert first["comparison"] == {
@@ -415,7 +416,7 @@ def test_a_kernel_has_the_plans_account(tmp_path: Path, suffix: str) -> None:
 
 def test_the_account_has_what_the_contract_names(tmp_path: Path) -> None:
     delivery = run(tmp_path, Judge(), compiler("k1"))
-    data = account.of_delivery(delivery)
+    data = to_plain(account.of_delivery(delivery))
     assert (data["schema_version"], data["target"], data["device"]) == (1, "cpu", "A CPU")
     assert data["verdict"]["checks"][0]["error_vs_f64"] == {"rms": 1e-8, "max": 3e-7}
     assert {"eager_error_vs_f64", "max_ulp"} <= data["verdict"]["checks"][0].keys()
@@ -432,7 +433,7 @@ def test_the_account_has_what_the_contract_names(tmp_path: Path) -> None:
 def test_both_accounts_have_the_same_fields(tmp_path: Path) -> None:
     delivery = run(tmp_path, Judge(), compiler("k1"))
     assert delivery.judgement is not None
-    judged = account.of_judgement(delivery.model, delivery.out, delivery.judgement)
-    unjudged = account.of_delivery(replace(delivery, judgement=None))
-    assert list(account.of_delivery(delivery)) == list(unjudged)
+    judged = to_plain(account.of_judgement(delivery.model, delivery.out, delivery.judgement))
+    unjudged = to_plain(account.of_delivery(replace(delivery, judgement=None)))
+    assert list(to_plain(account.of_delivery(delivery))) == list(unjudged)
     assert set(judged) == set(unjudged)

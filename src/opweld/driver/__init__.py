@@ -21,10 +21,9 @@ import torch._dynamo  # torch.export imports it at its first call, for more than
 from opweld import __version__
 from opweld.capture import Asked, capture, capture_submodules
 from opweld.capture.flags import allows_tf32, allows_tf32_convolutions
-from opweld.compiled import Compiled, PlanRow
+from opweld.compiled import Compiled
 from opweld.driver.backwards import backward_text, backwards_of, head_lines
 from opweld.driver.costs import costs_of
-from opweld.driver.rows import kept_row, left_row, row_of
 from opweld.emission.classes import submodules_of
 from opweld.emission.replay import replay
 from opweld.emit import emit
@@ -39,7 +38,7 @@ from opweld.ir.kernels.source import NO_LIBRARIES
 from opweld.ir.loop import loop_of
 from opweld.ir.measured import Table, Tunable
 from opweld.ir.original import BackwardPart, Original, Part, bodies_of, forwards_of
-from opweld.ir.plan import Conditions, GroupKind, Plan, PointwiseSchedule, Sizes
+from opweld.ir.plan import Conditions, Plan, PointwiseSchedule, Sizes
 from opweld.ir.rules.algebra import Algebra
 from opweld.ir.rules.effects import file_lines, plan_lines, saved_flops
 from opweld.ir.rules.rewrite import Simplified
@@ -51,6 +50,7 @@ from opweld.model_file import NAMES, load, make_inputs, make_model, read_source
 from opweld.options import Options
 from opweld.plan import make_plan
 from opweld.plan.tunable import tunables
+from opweld.record.rows import kept_row, left_row, line_texts, rows_of
 from opweld.render import render
 from opweld.render.cuda.texts import runs_by_skeleton
 from opweld.render.host.texts import host
@@ -248,7 +248,8 @@ def _compile(trace: Trace, ready: Ready, options: Options, table: Table) -> Comp
     _note_texts(trace, captured, lines, backwards, text)
     trace.note("kernel", "\n".join(map(to_text, kernels)))
     trace.note("source", source.text, ".cu" if "__global__" in source.text else ".cpp")
-    return _account(trace, captured, lines, text, target)
+    kernel_texts = {kernel.group: kernel.text.strip("\n") for kernel in source.kernels}
+    return replace(_account(trace, captured, lines, text, target), kernel_texts=kernel_texts)
 
 
 def _backwards(
@@ -353,7 +354,7 @@ def _as_it_is(trace: Trace, original: Original, target: Target, refusal: Capture
     text = trace.run("emit", emit, original, (), NO_LIBRARIES, head)
     trace.note("plan", f"plan for {target.name}\nforward  library\n  reason: {refusal}\n")
     trace.note("emit", text)
-    row = PlanRow("forward", GroupKind.LIBRARY.value, (), str(refusal))
+    row = left_row("", str(refusal))
     left = ((row.name, row.reason),)
     return Compiled(text, target.name, (row,), trace.texts, left, (), trace.seconds)
 
@@ -421,7 +422,7 @@ def _account(
     trace: Trace, captured: Capture, lines: list[_Line], text: str, target: Target
 ) -> Compiled:
     parts = [line.part for line in lines]
-    rows = [row_of(group, target, part) for part in parts for group in part.plan.groups]
+    rows = rows_of(parts, target)
     rows += [kept_row(state, reason) for state, reason in captured.kept]
     rows += [left_row(paths, reason) for paths, reason in captured.left]
     left = [row for row in rows if row.kind == "library"]
@@ -436,6 +437,7 @@ def _account(
         rewritten=tuple(dict.fromkeys(each for line in lines for each in line.head)),
         seconds=trace.seconds,
         saved_flops=_saved_flops(lines[0]),
+        line_texts=line_texts(parts),
     )
 
 

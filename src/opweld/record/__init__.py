@@ -1,0 +1,1 @@
+"""What is written down of a compilation, for whoever reads its plan later."""
