@@ -55,9 +55,9 @@ def emit(
     """The text of the emitted file.
 
     `head` is what its docstring says, without the quotes. `libraries` hold the kernels of all
-    parts; a file without kernels is the original under the name ModelNew. `needs` is what was asked
-    for: where the original runs all the same, there is nothing to tell. `backwards` are gradients
-    by kernels, which are among those of `libraries`.
+    parts; a file without kernels is the original under the name ModelNew, unless what it calls was
+    rewritten. `needs` is what was asked for: where the original runs all the same, there is nothing
+    to tell. `backwards` are gradients by kernels, which are among those of `libraries`.
     """
     runs = any(part.runs for part in parts)
     fused_groups, spans = _fused_groups(parts, backwards), _spans(parts)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import itertools
 
+import numpy as np
 import pytest
 import torch
-from tests.rules.linear_graphs import Maker
+from tests.rules.linear_graphs import Maker, feeds_of, values_of
 from tests.rules.rewritten import disagreeing, errors, pair_of, require_same
 from tests.unit.ir.graphs import BATCH, graph
 
@@ -17,8 +18,10 @@ from opweld.ir.ops import Op
 from opweld.ir.plan import number_at
 from opweld.ir.rules.algebra import Algebra
 from opweld.ir.rules.costs import Costs
+from opweld.ir.rules.rewrite import Numerics, readers_of, rewrite
 from opweld.ir.types import DType, TensorType
 from opweld.simplify import simplify
+from opweld.simplify.products.convolved.folded import FOLDED_FINITE
 from opweld.simplify.rounds import in_rounds
 from opweld.simplify.rules import PHASES_FINITE, RULES
 
@@ -303,6 +306,18 @@ def test_means_are_exact(form):
     assert disagreeing(pair, range(30)) == []
 
 
+@pytest.mark.parametrize("place", [(0, 0), (0, 1), (1, 0), (1, 1)])
+def test_zeros_of_the_padding_meet_infinite_weights(place):
+    """As in products with all that a window has; the tap in the middle meets none."""
+    pair = both(mean_padded, Algebra.EXACT)
+    feeds = {n: np.abs(values) for n, values in feeds_of(pair.before).items()}
+    feeds["self.c.weight"][2, 1, place[0], place[1]] = np.inf
+    (found,) = values_of(pair.after.graph, pair.tensors(feeds))
+    expected = np.inf if place == (1, 1) else np.nan
+    assert np.isfinite(np.delete(found, 2, 1)).all()
+    np.testing.assert_equal(found[:, 2], np.full_like(found[:, 2], expected))
+
+
 @pytest.mark.parametrize("form", [mean_padded, mean_transposed, mean_dilated], **ids)
 def test_the_rule_for_finite_inputs_is_caught(form):
     assert disagreeing(both(form, FINITE), range(60))
@@ -441,6 +456,35 @@ def test_epilogues_are_free():
     costs = Costs(flops_per_s=1e15, bytes_per_s=1.0, own_products=True)
     pair = pair_of(norm_behind, FINITE, DType.F32, costs)
     assert "in the kernel of the product" in pair.reasons["folded-scale-finite"]
+
+
+def test_layers_in_a_row_are_rewritten_in_one_pass():
+    """Calls behind one that is rewritten are made anew, and known to be what they were."""
+    arena = Arena()
+    m = Maker(arena)
+    y = m.input("x", 2, 4, 30)
+    for number in range(4):
+        y = conv(m, y, 4, (3,), padding=1, name=f"c{number}")
+        y = m.make(Op.MUL, y, m.reshape(m.weight(f"s{number}", 4), 4, 1))
+    before = graph(y)
+    readers = readers_of(before)
+    after = rewrite(before, FOLDED_FINITE, arena, readers=readers, costs=MEMORY_ALONE)
+    assert after.fired == (("folded-scale-finite", Numerics.REORDER, 4),)
+
+
+def test_what_becomes_of_two_nodes_has_unknown_readers():
+    arena = Arena()
+    m = Maker(arena)
+    x = m.input("x", 4)
+    one, other, made = (m.make(op, x) for op in (Op.EXP, Op.TANH, Op.SIN))
+    readers = readers_of(graph(m.make(Op.ADD, one, other)))
+    assert readers.of(one) == readers.of(other) and readers.of(made) is None
+    readers.note(made, one)
+    assert readers.of(made) == readers.of(one)
+    readers.note(made, other)
+    assert readers.original(made) is None and readers.of(made) is None
+    readers.note(other, one)  # is in the graph already
+    assert readers.of(other) is None
 
 
 def wide_mean(m: Maker) -> Node:

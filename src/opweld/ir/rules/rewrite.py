@@ -285,6 +285,8 @@ class _Rewriter:
         following = self._on(node, operands)
         if following is node:
             following = self._apply_first(node)
+        elif self.readers is not None:
+            self.readers.note(following, node)
         origin = self.origins.get(node.serial)
         if origin is not None:
             self._give_origin(following, origin)

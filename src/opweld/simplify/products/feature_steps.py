@@ -71,7 +71,7 @@ def feature_steps(root: Node, axis: int) -> FeatureSteps:
     """
     nodes, vectors, cores = dict[int, Node](), dict[int, Node](), dict[int, Node]()
     waiting = [root]
-    while waiting:
+    while waiting and len(cores) < 2:
         node = waiting.pop()
         if node.serial in nodes or _is_finite_number(node):
             continue

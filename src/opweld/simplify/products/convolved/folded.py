@@ -56,8 +56,9 @@ def _why_not(match: Match, layer: ChannelMap, steps: FeatureSteps, exact: bool) 
     inside = [*steps.nodes, layer.call]
     if not all(match.is_read_only_by(n, inside) for n in inside if n is not match.root):
         return f"others read {name_of_layer(layer)}, too"
-    assert match.readers is not None, "asked before"
-    readers = match.readers.by.get(match.root.serial, ())
+    readers = _readers(match)
+    if readers is None:
+        return "what reads it is not known"
     fused = [n for n in readers if n.kind in (Kind.POINTWISE, Kind.REDUCTION, Kind.SCAN)]
     if fused:
         return f"they are computed with {fused[0].op.value}, which reads them"
@@ -105,8 +106,9 @@ def _scaled(layer: ChannelMap, scale: Node | None, arena: Arena) -> Node:
 
 
 def _before(layer: ChannelMap, steps: FeatureSteps) -> str:
-    names = ", ".join(dict.fromkeys(name_of(behind_views(n)) for n in steps.vectors))
-    return f"{name_of_layer(layer)}, scaled and shifted by {names}"
+    vectors = [behind_views(n) for n in steps.vectors]
+    names = ", ".join(dict.fromkeys(name_of(n) for n in vectors if n.op is Op.WEIGHT))
+    return f"{name_of_layer(layer)}, scaled and shifted{f' by {names}' if names else ''}"
 
 
 def _effect(match: Match) -> Effect:
@@ -134,9 +136,16 @@ def _missed(match: Match, exact: bool) -> Missed | None:
 
 def _is_followed(match: Match) -> bool:
     """Whether another step reads the root."""
+    return any(n.op in _LAST_STEPS and n.type == match.root.type for n in _readers(match) or ())
+
+
+def _readers(match: Match) -> tuple[Node, ...] | None:
+    """What reads the root beside who gets the graph's results; None where it is not known."""
     assert match.readers is not None, "asked before"
-    readers = match.readers.by.get(match.root.serial, ())
-    return any(n.op in _LAST_STEPS and n.type == match.root.type for n in readers)
+    serial = match.readers.original(match.root)
+    if serial in match.readers.returned:
+        return match.readers.by.get(serial, ())
+    return match.readers.of(match.root)
 
 
 def _rule(name: str, exact: bool) -> Rule:

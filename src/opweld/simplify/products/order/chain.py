@@ -215,11 +215,11 @@ def _swaps(node: Node) -> bool:
 def _is_read_by_longer(match: Match) -> bool:
     """Whether the one product that reads the root, by way of steps alone, has it in its chain."""
     readers, root = match.readers, match.root
-    if readers is None or root.serial in readers.returned:
+    if readers is None:
         return False
     seen, waiting, products = {root.serial}, [root], list[Node]()
     while waiting:
-        for reader in readers.by.get(waiting.pop().serial, ()):
+        for reader in readers.of(waiting.pop()) or ():
             if reader.serial in seen:
                 continue
             seen.add(reader.serial)
@@ -235,7 +235,7 @@ def _is_read_by_longer(match: Match) -> bool:
     assert own is not None, "seen above"
     collecting = _Collecting(replace(match, root=products[0]))
     collecting.product(products[0], own)
-    return root in collecting.inside
+    return readers.original(root) in {node.serial for node in collecting.inside}
 
 
 _MOST_BETWEEN = 32  # values that steps between two products may have
