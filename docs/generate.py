@@ -131,15 +131,19 @@ def grammar(module: str) -> str:
 
 
 def stage(file: str, name: str, target: str, start: str = "", stop: str = "") -> str:
-    """What a stage gives for one of the examples, or a part of it."""
-    lines = _stages(file, target)[name].rstrip("\n").split("\n")
+    """What a stage gives for one of the examples, or a part of it; that of a name with "training "
+    before it is with kernels for gradients.
+    """
+    options, _, name = name.rpartition(" ")
+    lines = _stages(file, target, bool(options))[name].rstrip("\n").split("\n")
     language = {"emit": "python", "source": "cpp"}.get(name, "text")
     return _block(language, _between(lines, start, stop))
 
 
 @functools.cache
-def _stages(file: str, target: str) -> dict[str, str]:
-    return compile_file(ROOT / file, Options(target=target, batch=BATCH, check=False)).stages
+def _stages(file: str, target: str, training: bool = False) -> dict[str, str]:
+    options = Options(target=target, batch=BATCH, check=False, training=training)
+    return compile_file(ROOT / file, options).stages
 
 
 def _between(lines: list[str], start: str, stop: str) -> list[str]:

@@ -160,6 +160,7 @@ def optimize(
     seed: int | None = None,
     check: bool = True,
     weight_cache: bool = True,
+    training: bool = False,
     algebra: str = "exact",
     baselines: str | Sequence[str] | None = None,
     thorough: bool = False,
@@ -174,10 +175,8 @@ def optimize(
     Args:
         module: any module; it is left as it is, and the result shares its parameters.
         example_inputs: a tensor, or a list or tuple of the forward's positional arguments.
-        mode: "eval", "training" or "both"; "own" is the mode that the module is in, as a whole or
-            in parts. A call in a mode, autocast dtype or dtype without kernels runs the original.
-        autocast: kernels for calls under autocast, too: "bfloat16", "float16" or both.
-        dtype: kernels for parameters and floating inputs of other dtypes, too.
+        mode: "eval", "training", "both" or the module's "own"; elsewhere the original runs.
+        autocast, dtype, training: kernels for these, too, and for gradients in training.
         dynamic_shapes: the axes whose sizes vary beside the batch, as torch.export takes them:
             {"x": {1: "length"}} or {"x": (None, "length")}; any value but None will do.
         target: "auto" is the device that the module and the inputs are on.
@@ -194,13 +193,13 @@ def optimize(
     """
     args, named = _call_of(module, example_inputs, kwargs)
     plain = {"precision": precision, "mode": mode, "seed": seed, "check": check, "algebra": algebra}
+    plain |= {"weight_cache": weight_cache, "training": training}
     options = from_environment(
         None,
         target=_target(target, module, (args, named)),
         autocast=listed(autocast),
         dtype=listed(dtype),
         dynamic=_dynamic(dynamic_shapes or {}),
-        weight_cache=weight_cache,
         **plain,
         baselines=None if baselines is None else ",".join(listed(baselines) or ()),
         **_limits(time_limit_s, sandbox, pass_env, thorough, stop_at_first),

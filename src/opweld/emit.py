@@ -18,6 +18,7 @@ from .emission.classes import (
 )
 from .emission.facts import facts_text, has_facts, object_expression
 from .emission.fallback import teller
+from .emission.gradients.by_kernels import by_kernels
 from .emission.host_bound import host_bound_sizes
 from .emission.libraries import kernels_text, listed, raw_string, shared_text
 from .emission.replay import replay, replay_call
@@ -38,7 +39,7 @@ from .ir.kernels.reduction import Lowered
 from .ir.kernels.shared import fused_groups_of
 from .ir.kernels.source import Libraries
 from .ir.operator import CHANNELS_LAST, Operator, Result, only_tracked, operator_of
-from .ir.original import Original, Part, forwards_of
+from .ir.original import BackwardPart, Original, Part, forwards_of
 from .ir.plan import Group
 from .ir.types import TensorType
 
@@ -49,14 +50,16 @@ def emit(
     libraries: Libraries,
     head: str,
     needs: Needs = EXAMPLE_ONLY,
+    backwards: tuple[BackwardPart, ...] = (),
 ) -> str:
     """The text of the emitted file.
 
     `head` is what its docstring says, without the quotes. `libraries` hold the kernels of all
     parts; a file without kernels is the original under the name ModelNew. `needs` is what was asked
-    for: where the original runs all the same, there is nothing to tell.
+    for: where the original runs all the same, there is nothing to tell. `backwards` are gradients
+    by kernels, which are among those of `libraries`.
     """
-    fused_groups, spans = _fused_groups(parts), _spans(parts)
+    fused_groups, spans = _fused_groups(parts, backwards), _spans(parts)
     imports = "\n".join(["import torch", *imports_of(parts, original)])
     sections = [f"{_docstring(head)}\n\n{imports}", _original_text(original)]
     bound = _host_bound(parts, libraries) if fused_groups else {}
@@ -70,7 +73,7 @@ def emit(
         held = held_in(class_text, _device_type(libraries))
         held["tell"] = teller(original, forwards_of(parts), needs)
         held |= {f"host_bound{label}": text for label, text in bound.items()}
-        call = _call_text(original, parts, libraries, held, spans)
+        call = _call_text(original, parts, libraries, held, spans, backwards)
         shared = [text] if (text := shared_text(libraries)) else []
         support = [*shared, support_text(libraries.language)]
         calls = [call, refit_text(parts)] if submodules_of(parts) else [call]
@@ -96,21 +99,29 @@ def _host_bound(parts: tuple[Part, ...], libraries: Libraries) -> dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class _FusedGroup:
-    """A fused group; of row blocks `tail` is the operator of their tail."""
+    """A fused group; of row blocks `tail` is the operator of their tail. `made` are kernels of its
+    backward.
+    """
 
     graph: Graph
     group: Group
     operator: Operator
     tail: Operator | None
+    made: BackwardPart | None = None
 
     @property
     def backward(self) -> Backward | None:
+        if self.made is not None:
+            return by_kernels(self.made, self.group, self.operator)
         return None if self.tail else backward(self.graph, self.group, self.operator)
 
 
-def _fused_groups(parts: tuple[Part, ...]) -> list[_FusedGroup]:
+def _fused_groups(
+    parts: tuple[Part, ...], backwards: tuple[BackwardPart, ...] = ()
+) -> list[_FusedGroup]:
+    made = {each.operator: each for each in backwards}
     return [
-        _FusedGroup(graph, group, operator, _tail(group, lowered))
+        _FusedGroup(graph, group, operator, _tail(group, lowered), made.get(operator.name))
         for graph, group, lowered, operator in fused_groups_of(parts)
     ]
 
@@ -261,6 +272,7 @@ def _call_text(
     libraries: Libraries,
     held: dict[str, str],
     spans: _Spans,
+    backwards: tuple[BackwardPart, ...],
 ) -> str:
     held |= {
         f"holds{variant.guard_suffix}": facts_text(variant.contract, original.module)
@@ -270,8 +282,10 @@ def _call_text(
     counts = _list_lengths(parts)
     kernels = {
         fused.operator.name: _kernel_call(fused, counts.get(fused.operator.name, ()))
-        for fused in _fused_groups(parts)
+        for fused in _fused_groups(parts, backwards)
     }
+    for made in fused_groups_of(each.part for each in backwards):
+        kernels.setdefault(made[3].name, ("op", [f'"{made[3].name}"']))
     kernels |= {each.span.operator.name: _span_call(each) for each in _each(spans)}
     if any(map(replay, forwards_of(parts))):
         kernels["replay"] = replay_call(_kinds(original, parts))

@@ -71,6 +71,11 @@ class Options:
         "The batch does so anyway.",
         "--dynamic",
     )
+    training: bool = _option(
+        False,
+        "Make kernels for the gradients of what is fused, too, and keep for them what is quickest.",
+        "--training",
+    )
     batch: int | None = _option(
         None, "Cut the leading dimension of the model's inputs to this size.", "--batch"
     )

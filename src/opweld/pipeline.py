@@ -26,7 +26,7 @@ from opweld.errors import JudgeFailed, Where
 from opweld.give_back import Decision, decide, excluded_for, row_of
 from opweld.interface import logs
 from opweld.interface.doctor import require_build_tools
-from opweld.judge.values import FULL, Event, Judgement, KernelTiming, Settings
+from opweld.judge.values import FULL, Event, Judgement, KernelTiming, Settings, StepTiming
 from opweld.options import Options
 from opweld.process.resources import with_resources
 
@@ -231,6 +231,7 @@ def settings_of(options: Options) -> Settings:
         sandbox=options.sandbox,
         pass_env=options.pass_env,
         scope=FULL,
+        step=options.training,
     )
 
 
@@ -296,4 +297,14 @@ def _time_line(judgement: Judgement) -> str:
     named = (("eager", timing.eager_ms), ("torch.compile", timing.compile_ms))
     beside = [f"{name} {samples.median:.4g} ms" for name, samples in named if samples]
     ours = f"ModelNew {timing.opweld_ms.median:.4g} ms"
-    return f"{', '.join([*beside, ours])}; the machine's limit is {timing.limit_ms:.4g} ms."
+    limit = f"the machine's limit is {timing.limit_ms:.4g} ms"
+    return f"{', '.join([*beside, ours])}; {limit}.{_step_told(timing.step)}"
+
+
+def _step_told(step: StepTiming | None) -> str:
+    if step is None:
+        return ""
+    named = (("eager", step.eager_ms), ("torch.compile", step.compile_ms))
+    beside = [f"{name} {samples.median:.4g} ms" for name, samples in named if samples]
+    ours = f"ModelNew {step.opweld_ms.median:.4g} ms"
+    return f" A step of training, forward and backward: {', '.join([*beside, ours])}."

@@ -211,8 +211,20 @@ def build(cu_text: str) -> Path:
 
 @cache
 def runtime() -> tuple[Path, ...]:
-    """The objects that every program is linked with; libraries take them too."""
+    """The objects that every program is linked with."""
     return tuple(_object(source) for source in sorted(_HERE.glob("*.cpp")))
+
+
+@cache
+def shared_runtime() -> Path:
+    """The same for all libraries of a process, as one: the stacks of a thousand threads take two
+    thousand of the mappings that a process may have, and are never given back.
+    """
+    objects = [each for each in runtime() if not each.name.startswith("program")]
+    library = _folder() / f"libruntime-{_digest(*map(str, objects))}.so"
+    if not library.exists():
+        _compile(["-shared", *map(str, objects)], library)
+    return library
 
 
 def _object(source: Path) -> Path:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tests.emulation.emulate import runtime, translate
+from tests.emulation.emulate import shared_runtime, translate
 
 from opweld.emission.support import ABI_FLAG
 
@@ -63,7 +63,7 @@ def load_operators(kernels: str, host_text: str, *, instance: int = 0) -> tuple[
     `kernels` is C++ that defines what the host text declares: emulated kernels, or a stand-in.
     Instances share their code and nothing else: each holds weights of its own.
     """
-    linked = tuple(map(str, _runtime())) if "emulation::" in kernels else ()
+    linked = (str(shared_runtime()),) if "emulation::" in kernels else ()
     parts = (kernels, host_text, SHIM, *linked)
     name = _name(*parts)
     library = _built(name, kernels, host_text, linked)
@@ -78,11 +78,6 @@ def _name(*parts: str) -> str:
     """A namespace; all are equally long, so that a library can be given another."""
     digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
     return f"opweld_emulated_{digest}"
-
-
-def _runtime() -> list[Path]:
-    """The emulation's objects, without the program's."""
-    return [part for part in runtime() if not part.name.startswith("program")]
 
 
 def _copied(library: Path, name: str, other: str) -> Path:

@@ -42,7 +42,7 @@ class FakeSide:
     looked_at: set[int] = field(default_factory=set)
     processor_s: float = 0.0
 
-    def prepare(self, calls: Sequence[Call]) -> None:
+    def prepare(self, calls: Sequence[Call], step: bool = False) -> None:
         self.calls.append("prepare")
 
     def arm(self, order: Order) -> None:

@@ -27,7 +27,8 @@ class Backward:
     of the arguments, of which `_need` tells the wanted ones; `num` of these are tensors. They are
     made from those of the results at `differentiated`, and from the values at `kept` of the results
     and of what is `left`, which are the intermediates that it reads. Those at `silent` never have
-    gradients, where the others always do.
+    gradients, where the others always do. It is made `by_kernels` of its own maybe; where these
+    read intermediates that only the operator `saving` leaves, that runs forward.
     """
 
     text: str
@@ -36,13 +37,20 @@ class Backward:
     kept: tuple[int, ...]
     silent: tuple[int, ...] | None
     left: tuple[Node, ...]
+    by_kernels: bool = False
+    saving: str = ""
+    num_saved: int = 0
 
     @property
     def call(self) -> str:
         """What makes gradients of it."""
         name = self.text.removeprefix("def ").partition("(")[0]
-        places = [self.num, self.differentiated, self.kept, self.silent]
-        return f"closed=_closed({', '.join([name, *map(str, places)])})"
+        places = [*map(str, (self.num, self.differentiated, self.kept, self.silent))]
+        if not self.by_kernels:
+            return f"closed=_closed({', '.join([name, *places])})"
+        num_results = len(self.left) - self.num_saved
+        saving = [f'op("{self.saving}")', str(num_results)] if self.saving else []
+        return f"closed=_by_kernels({', '.join(['ModelNew._opweld', name, *places, *saving])})"
 
 
 def backward(
@@ -73,7 +81,7 @@ def backward(
         len(operator.arguments),
         differentiated,
         kept,
-        _silent(operator, differentiated),
+        silent_places(operator, differentiated),
         read,
     )
 
@@ -95,7 +103,7 @@ def _text(operator: Operator, sweep: _Sweep, kept: list[str], gradients: list[st
     return "\n".join([head, *(f"    {line}" for line in (*reads, *lines, returned))])
 
 
-def _silent(operator: Operator, differentiated: tuple[int, ...]) -> tuple[int, ...] | None:
+def silent_places(operator: Operator, differentiated: tuple[int, ...]) -> tuple[int, ...] | None:
     """The results without gradients, where each argument is behind all the others."""
     floats = tuple(i for i, a in enumerate(operator.arguments) if a.type.dtype.is_float)
     if any(operator.reached[place] != floats for place in differentiated):

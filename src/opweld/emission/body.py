@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable, Collection, Container, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..ir.expr import symbol
-from ..ir.graph import Graph, Node, Origin, topological
+from ..ir.graph import Graph, Node, Operands, Origin, own_inputs, reached, topological
 from ..ir.operator import Operator, only_tracked
 from ..ir.ops import Op
 from ..ir.plan import Group
@@ -338,31 +338,9 @@ def ending(lines: list[str], result: str) -> list[str]:
     return [*lines, f"return {result}"]
 
 
-Operands = Callable[[Node], tuple[Node, ...]]
-
-
-def _own_inputs(node: Node) -> tuple[Node, ...]:
-    return node.inputs
-
-
-def inside(group: Group, operands: Operands = _own_inputs) -> tuple[Node, ...]:
+def inside(group: Group, operands: Operands = own_inputs) -> tuple[Node, ...]:
     """What is computed between the group's operands and its results, operands first."""
     return reached(group.outputs, {node.serial for node in group.inputs}, operands)
-
-
-def reached(
-    roots: tuple[Node, ...], known: Container[int], operands: Operands = _own_inputs
-) -> tuple[Node, ...]:
-    """The roots and what they need, operands first, up to nodes whose serials are known."""
-    found: dict[int, Node] = {}
-    waiting = [root for root in roots if root.serial not in known]
-    while waiting:
-        node = waiting.pop()
-        if node.serial not in found:
-            found[node.serial] = node
-            waiting.extend(n for n in operands(node) if n.serial not in known)
-    # A node is made after its operands, so serials are a topological order.
-    return tuple(found[serial] for serial in sorted(found))
 
 
 def _used_once(group: Group, nodes: tuple[Node, ...], operands: Operands) -> dict[int, Node]:

@@ -130,7 +130,7 @@ def _steps(
     steps: list[Step] = []
     for group, operator in _computed(plan, operators, spans):
         body.asked.clear()
-        _statement(body, group, operator, {}, "self")
+        statement(body, group, operator, {}, "self")
         asked = {**body.asked, **{node.serial: node for node in group.outputs}}
         values = [node for node in asked.values() if is_value(node)]
         made = tuple(node for node in values if node.serial not in known)
@@ -209,7 +209,7 @@ class _Forwards:
             return
         # Where it is one line, nothing but that reads what ends here.
         body.passing = ended if step.operator or len(step.made) == 1 else ()
-        _statement(body, step.group, step.operator, self.facts, access)
+        statement(body, step.group, step.operator, self.facts, access)
         body.passing = ()
 
     def _write_turns(self, body: Body, call: Node, access: str, ended: tuple[Node, ...]) -> None:
@@ -321,7 +321,7 @@ def _write_call(body: Body, called: Called, access: str) -> None:
     body.define(called.results, f"{called.method}({', '.join(given)})")
 
 
-def _statement(
+def statement(
     body: Body,
     group: Group,
     operator: Operator | None,

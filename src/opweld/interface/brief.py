@@ -12,7 +12,7 @@ from pathlib import Path
 
 from opweld.compiled import PlanRow
 from opweld.judge import report
-from opweld.judge.values import Check, Judgement, KernelTiming, Samples, Timing
+from opweld.judge.values import Check, Judgement, KernelTiming, Samples, StepTiming, Timing
 from opweld.pipeline import Delivery
 
 # Of one kind, how many stand in a brief; how many others there are is said.
@@ -230,6 +230,8 @@ def _left(rows: Sequence[PlanRow]) -> tuple[Fact, ...]:
 def _figures(judgement: Judgement) -> Iterable[Fact]:
     if judgement.timing:
         yield Fact("Time", _times(judgement.timing))
+        if judgement.timing.step:
+            yield Fact("Step", _step(judgement.timing.step))
     yield Fact("Accuracy", _accuracy(judgement))
 
 
@@ -245,6 +247,13 @@ def _times(timing: Timing) -> str:
     share = f" ({100 * timing.limit_ms / ours:.0f} %)" if ours else ""
     roofline = f"roofline {timing.limit_ms:.4g} ms{share}"
     return ", ".join([f"ModelNew {ours:.4g} ms", *told, roofline])
+
+
+def _step(step: StepTiming) -> str:
+    ours = step.opweld_ms.median
+    beside = (("eager", step.eager_ms), ("torch.compile", step.compile_ms))
+    told = [_beside(name, samples, ours) for name, samples in beside if samples]
+    return f"forward and backward: {', '.join([f'ModelNew {ours:.4g} ms', *told])}"
 
 
 def _beside(name: str, samples: Samples, ours: float) -> str:

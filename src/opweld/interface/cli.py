@@ -19,7 +19,6 @@ from rich.console import Console
 
 from opweld import __version__, account
 from opweld.delivery import default_output
-from opweld.errors import UnsupportedPrecision, UserError
 from opweld.interface import doctor, logs
 from opweld.interface.arguments import (
     Accepted,
@@ -48,11 +47,16 @@ from opweld.interface.arguments import (
     Sandboxed,
     Scope,
     Seed,
+    Step,
     Summary,
     Target,
     Thorough,
     TimeLimit,
+    Training,
     Verbose,
+    checked_accepted,
+    checked_judged_mode,
+    checked_scope,
     choice,
 )
 from opweld.interface.asked import Asked
@@ -65,7 +69,7 @@ from opweld.interface.show import show_delivery, show_judgement
 from opweld.interface.summary import append_summary, markdown, summary_file
 from opweld.judge import check as judge_pair
 from opweld.judge import started
-from opweld.judge.values import CALL, JUDGED_MODES, PRECISIONS, SCOPES, Judgement, Settings
+from opweld.judge.values import Judgement, Settings
 from opweld.model_file import read_source
 from opweld.options import Options, from_environment, listed
 from opweld.pipeline import NotEquivalent, optimize, settings_of
@@ -121,6 +125,7 @@ def optimize_command(
     seed: Seed = None,
     no_check: NoCheck = False,
     no_weight_cache: NoCache = False,
+    training: Training = False,
     algebra: Algebraic = None,
     baselines: Baselines = None,
     thorough: Thorough = False,
@@ -147,6 +152,7 @@ def optimize_command(
             seed=seed,
             check=not no_check,
             weight_cache=not no_weight_cache,
+            training=training,
             algebra=algebra,
             baselines=baselines,
             thorough=thorough,
@@ -204,6 +210,7 @@ def check_command(
     scope: Scope = None,
     precision: Accepted = None,
     mode: Judged = None,
+    training: Step = False,
     batch: Batch = None,
     seed: Seed = None,
     baselines: Baselines = None,
@@ -226,7 +233,8 @@ def check_command(
     def run() -> int:
         options = from_environment(
             target=target,
-            mode=_judged_mode(mode),
+            mode=checked_judged_mode(mode),
+            training=training,
             batch=batch,
             seed=seed,
             baselines=baselines,
@@ -243,8 +251,8 @@ def check_command(
         asked = Asked(json, html)
         settings = replace(
             settings_of(options),
-            precision=_accepted(precision or "match"),
-            scope=_scope(scope),
+            precision=checked_accepted(precision or "match"),
+            scope=checked_scope(scope),
             reference=pair.reference,
             candidate=pair.candidate,
         )
@@ -285,6 +293,7 @@ def plan_command(
     dtype: Dtype = None,
     dynamic: Dynamic = None,
     batch: Batch = None,
+    training: Training = False,
     algebra: Algebraic = None,
     time_limit: TimeLimit = None,
     sandbox: Sandboxed = None,
@@ -303,6 +312,7 @@ def plan_command(
             dtype=listed(dtype),
             dynamic=tuple(dynamic or ()),
             batch=batch,
+            training=training,
             algebra=algebra,
             check=False,
             time_limit_s=time_limit,
@@ -420,28 +430,6 @@ def doctor_command(
         return 0
 
     exit_with(run, debug)
-
-
-def _judged_mode(mode: str | None) -> str | None:
-    if mode not in (None, *JUDGED_MODES):
-        modes = ", ".join(JUDGED_MODES)
-        raise UserError(f"there is no mode {mode!r} to judge in", next_step=f"use one of {modes}")
-    return mode
-
-
-def _scope(scope: str | None) -> str:
-    if scope not in (None, *SCOPES):
-        raise UserError(f"there is no scope {scope!r}", next_step=f"use {' or '.join(SCOPES)}")
-    return scope or CALL
-
-
-def _accepted(precision: str) -> str:
-    if precision not in PRECISIONS:
-        raise UnsupportedPrecision(
-            f"there is no precision {precision!r}",
-            next_step=f"use one of {', '.join(PRECISIONS)}",
-        )
-    return precision
 
 
 def main() -> None:

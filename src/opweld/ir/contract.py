@@ -147,7 +147,8 @@ class Variant:
     which the graph is the same. `training` is the mode that the module as a whole was in; with
     `other_mode` it is not the file's first one, and another computation. `dtype` is that of the
     module's floating tensors where it is not the example's own. It is the forward of a `submodule`,
-    or of the whole model; or the body of a `loop` in it, by the label.
+    or of the whole model; or the body of a `loop` in it, by the label; or the `backward` of a fused
+    group, by its label.
     """
 
     name: str
@@ -160,6 +161,7 @@ class Variant:
     dtype: str = ""
     submodule: Submodule | None = None
     loop: str = ""
+    backward: str = ""
 
     @property
     def mode(self) -> str:
@@ -176,7 +178,7 @@ class Variant:
     @property
     def suffix(self) -> str:
         """What ends the names of its kernels."""
-        parts = (self.autocast or "", self.loop)
+        parts = (self.autocast or "", self.loop, self.backward)
         return self.guard_suffix + "".join(f"_{part}" for part in parts if part)
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -37,6 +37,11 @@ class Arena:
 
     _nodes: dict[tuple[Any, ...], Node] = field(default_factory=dict)
     _next_serial: int = 0
+
+    @property
+    def next_serial(self) -> int:
+        """That of the node that is made next."""
+        return self._next_serial
 
     def make(self, op: Op, *inputs: Node, attrs: Any = NO_ATTRS) -> Node:
         """A node whose type its row infers. Raises TypeRule or ShapeMismatch."""
@@ -291,6 +296,28 @@ def topological(roots: tuple[Node, ...]) -> tuple[Node, ...]:
         stack.pop()
         order.setdefault(node.serial, node)
     return tuple(order.values())
+
+
+Operands = Callable[[Node], tuple[Node, ...]]
+
+
+def own_inputs(node: Node) -> tuple[Node, ...]:
+    return node.inputs
+
+
+def reached(
+    roots: tuple[Node, ...], known: Container[int], operands: Operands = own_inputs
+) -> tuple[Node, ...]:
+    """The roots and what they need, operands first, up to nodes whose serials are known."""
+    found: dict[int, Node] = {}
+    waiting = [root for root in roots if root.serial not in known]
+    while waiting:
+        node = waiting.pop()
+        if node.serial not in found:
+            found[node.serial] = node
+            waiting.extend(n for n in operands(node) if n.serial not in known)
+    # A node is made after its operands, so serials are a topological order.
+    return tuple(found[serial] for serial in sorted(found))
 
 
 def consumers(nodes: tuple[Node, ...]) -> dict[int, tuple[Node, ...]]:

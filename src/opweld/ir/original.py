@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .contract import Variant
+from .graph import Graph, Node
 from .kernels.reduction import Lowered
 from .plan import Plan
 
@@ -56,3 +57,36 @@ def bodies_of(part: Part, parts: Iterable[Part]) -> tuple[Part, ...]:
     return tuple(
         each for each in bodies if (each.variant.guard_suffix, each.variant.autocast) == own
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Vjp:
+    """The gradients of a fused group's operands, as a graph.
+
+    The first inputs of `graph` are the gradients of the group's results at `differentiated`. Those
+    behind them stand for the operands of the group, in order, and then for the values `kept`: of
+    its results, or of what is computed on the way to them. The outputs are the gradients of the
+    operands at `places`.
+    """
+
+    graph: Graph
+    differentiated: tuple[int, ...]
+    places: tuple[int, ...]
+    kept: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BackwardPart:
+    """The backward of an operator by kernels: `part` has those of the graph of `vjp`. Where this
+    reads intermediates, `saving` is the group with these, the `saved`, behind its results.
+    """
+
+    operator: str
+    vjp: Vjp
+    part: Part
+    saving: Part | None = None
+    saved: tuple[Node, ...] = ()
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return (self.part,) if self.saving is None else (self.part, self.saving)

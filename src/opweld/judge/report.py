@@ -22,6 +22,7 @@ from opweld.judge.values import (
     Judgement,
     KernelTiming,
     Samples,
+    StepTiming,
     Timing,
 )
 
@@ -200,6 +201,7 @@ def _timing_grid(timing: Timing, new_name: str) -> Grid:
         (new_name, timing.opweld_ms),
     )
     rows = [_timing_row(name, samples, eager, timing) for name, samples in entries if samples]
+    rows += _step_rows(timing.step, new_name) if timing.step else []
     limit = (
         "limit of the machine",
         _number(timing.limit_ms),
@@ -213,6 +215,24 @@ def _timing_grid(timing: Timing, new_name: str) -> Grid:
         ("", ">median ms", ">p10", ">p90", ">vs eager", ">% of limit"),
         (*rows, limit),
     )
+
+
+def _step_rows(step: StepTiming, new_name: str) -> list[tuple[str, ...]]:
+    entries = (
+        ("eager", step.eager_ms),
+        ("torch.compile", step.compile_ms),
+        (new_name, step.opweld_ms),
+    )
+    return [
+        (
+            f"{name}, step of training",
+            *map(_number, (samples.median, samples.p10, samples.p90)),
+            _ratio(step.eager_ms.median, samples.median),
+            "",
+        )
+        for name, samples in entries
+        if samples
+    ]
 
 
 def _timing_row(

@@ -47,6 +47,7 @@ class Settings:
     unsupported and no failure; a wrong result is one in every scope.
 
     `reference` and `candidate` name functions of the two files that stand for Model and ModelNew.
+    With `step` a step of training is timed, too.
     """
 
     device: str = "auto"
@@ -70,6 +71,7 @@ class Settings:
     scope: str = CALL
     reference: str = ""
     candidate: str = ""
+    step: bool = False
 
 
 def joined(*parts: str) -> str:
@@ -201,6 +203,15 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
+class StepTiming:
+    """A step of training, a forward with gradients and its backward, in the same run."""
+
+    eager_ms: Samples
+    compile_ms: Samples | None
+    opweld_ms: Samples
+
+
+@dataclass(frozen=True, slots=True)
 class Timing:
     """All sides from one run, and the machine's limit measured in the same run.
 
@@ -208,7 +219,8 @@ class Timing:
     `graph_ms` the original replayed as a CUDA graph: all by the clock of the process that judges, a
     sample for each block. `inside_ms` is ModelNew's by the clock of its own process, for each call;
     `data_sheet_ms` the time that the device's data sheet says nothing can be faster than,
-    `vs_eager` whether ModelNew is slower than eager.
+    `vs_eager` whether ModelNew is slower than eager. `step` are times of a step of training, where
+    these were asked for.
     """
 
     eager_ms: Samples | None
@@ -226,6 +238,7 @@ class Timing:
     inside_ms: Samples | None = None
     data_sheet_ms: float | None = None
     vs_eager: Comparison | None = None
+    step: StepTiming | None = None
 
     @property
     def variation(self) -> float:

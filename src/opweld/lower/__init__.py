@@ -34,6 +34,8 @@ def lower_lifted(origins: Origins, lifting: Lifting, in_packets: bool) -> Lowere
     values = dict(lifting.values)
     if lifting.group.kind is GroupKind.CONVOLUTION:
         return lower_convolution(origins, lifting.group)
+    if lifting.group.kind is GroupKind.CONTRACTION:
+        return lower_contraction(origins, lifting.group)
     if lifting.group.kind is not GroupKind.REDUCTION:
         return lower_group(origins, lifting.group, values if in_packets else {})
     try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from ..ir.expr import Size
 from ..ir.graph import Graph
-from ..ir.kernels.kernel import Pointwise
+from ..ir.kernels.kernel import Contraction, Own, Pointwise
 from ..ir.kernels.lifted import lifted
 from ..ir.kernels.reduction import Lowered, Reduction
 from ..ir.kernels.shared import key_of
@@ -167,10 +167,20 @@ def _over_name(site: _Site, cuda: bool, values: Mapping[str, Size] | None = None
         return None
     chosen = replace(named, values=tuple(values.items())) if values else named
     lowered = lower_lifted(site.origins, chosen, cuda)
-    if lowered is None:
+    if lowered is None or not _reads_as_well(lowered, site.lowered):
         return None
     group = replace(site.group, lifting=named)
     return replace(site, group=group, lowered=lowered, key=key_of(site.graph, named.group, lowered))
+
+
+def _reads_as_well(named: Lowered, numbered: Lowered) -> bool:
+    """Whether the epilogue of a product reads in the same packets without the numbers."""
+    if not isinstance(named, Contraction) or not isinstance(numbered, Contraction):
+        return True
+    both = (named.epilogue, numbered.epilogue)
+    accesses = ([d.access for d in each.definitions if isinstance(d, Own)] for each in both)
+    first, second = accesses
+    return first == second and both[0].lanes == both[1].lanes
 
 
 def _is_short(lowered: Lowered) -> bool:

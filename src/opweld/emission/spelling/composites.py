@@ -20,6 +20,7 @@ from ...ir.graph import Arena, Node
 from ...ir.ops import Op
 from ...ir.rules.pattern import Apply, Const, Match, Pattern, Var, call, matches
 from ...ir.rules.rewrite import Condition
+from ...ir.rules.softmax import LOG_SOFTMAX, LOGSUMEXP, SAME_AXES, SOFTMAX, axes_of
 from .gathers import gather_of
 from .ops import number, sizes
 from .pools import is_windowed, pool_of
@@ -61,9 +62,8 @@ class Call:
 
 
 x, w, b = Var("x"), Var("w"), Var("b")
-exp, log, sqrt, rsqrt = call(Op.EXP), call(Op.LOG), call(Op.SQRT), call(Op.RSQRT)
-where, equal, isinf = call(Op.WHERE), call(Op.EQ), call(Op.ISINF)
-maximum = call(Op.MAXIMUM)
+sqrt, rsqrt = call(Op.SQRT), call(Op.RSQRT)
+where, equal = call(Op.WHERE), call(Op.EQ)
 
 
 def _total(of: Pattern) -> Apply:
@@ -111,16 +111,6 @@ def _rooted(square: Pattern) -> Apply:
     return where(is_zero, 0.0, sqrt(where(is_zero, 1.0, square)))
 
 
-_largest = call(Op.AMAX)(x, attrs="largest")
-_shifted = x - _largest
-_finite = where(isinf(_largest), 0.0, _largest)
-# What is exp(x - largest) summed up, in a walk of its own or in one with the largest.
-_sum_of_powers = call(Op.SUMEXP)(x, attrs="axes")
-_sums_of_powers = (_total(exp(_shifted)), _sum_of_powers)
-_sums_of_finite_powers = (
-    _total(exp(x - _finite)),
-    where(isinf(_largest), maximum(_largest, 0.0), _sum_of_powers),
-)
 _variances = tuple(_variance(*means, "m") for means in itertools.product(_QUOTIENTS, _QUOTIENTS))
 _variances_of_one_count = tuple(
     variance
@@ -143,18 +133,13 @@ def _axes_text(axes: tuple[int, ...]) -> str:
     return number(axes[0]) if len(axes) == 1 else f"({sizes(axes)})"
 
 
-def _reduced(match: Match, attrs: str = "axes") -> tuple[int, ...]:
-    axes: tuple[int, ...] = match.attrs(attrs).axes
-    return axes
-
-
 def _shape(match: Match) -> tuple[Size, ...]:
     return match.node("x").type.shape
 
 
 def _length(match: Match) -> Size:
     """The elements of a row."""
-    return product(_shape(match)[axis] for axis in _reduced(match))
+    return product(_shape(match)[axis] for axis in axes_of(match))
 
 
 def _is_number(match: Match, name: str, value: Size) -> bool:
@@ -172,18 +157,18 @@ def _correction(match: Match) -> int | None:
 
 
 def _normalized_shape(match: Match) -> tuple[Size, ...]:
-    return _shape(match)[min(_reduced(match)) :]
+    return _shape(match)[min(axes_of(match)) :]
 
 
 def _are_trailing(match: Match) -> bool:
     """Axes of one element are not among those reduced, and make no difference."""
-    axes, shape = _reduced(match), _shape(match)
+    axes, shape = axes_of(match), _shape(match)
     return all(axis in axes or shape[axis] == 1 for axis in range(min(axes), len(shape)))
 
 
 def _spares_channels(match: Match) -> bool:
     rank = len(_shape(match))
-    return _reduced(match) == tuple(axis for axis in range(rank) if axis != 1) and rank > 1
+    return axes_of(match) == tuple(axis for axis in range(rank) if axis != 1) and rank > 1
 
 
 def _lie_along_channels(match: Match) -> bool:
@@ -205,10 +190,7 @@ def _vector(node: Node) -> Node:
 
 _scattered = Condition("x is no window", lambda match: not is_windowed(match.node("x")))
 _always = Condition("always", lambda match: True)
-_same_axes = Condition(
-    "both reduce the same axes", lambda match: _reduced(match) == _reduced(match, "largest")
-)
-_one_axis = Condition("it is one axis", lambda match: len(_reduced(match)) == 1)
+_one_axis = Condition("it is one axis", lambda match: len(axes_of(match)) == 1)
 _counts = Condition("n counts a row", lambda match: _is_number(match, "n", _length(match)))
 _corrected = Condition("m counts a row but one", lambda match: _correction(match) is not None)
 _trailing = Condition("the axes are the last", _are_trailing)
@@ -216,8 +198,8 @@ _all_but_channels = Condition("the axes are all but the channels", _spares_chann
 _along_channels = Condition("w and b lie along the channels", _lie_along_channels)
 
 ARGUMENTS: Mapping[str, Callable[[Match], str]] = {
-    "axis": lambda match: number(_reduced(match)[0]),
-    "axes": lambda match: _axes_text(_reduced(match)),
+    "axis": lambda match: number(axes_of(match)[0]),
+    "axes": lambda match: _axes_text(axes_of(match)),
     "shape": lambda match: f"({sizes(_normalized_shape(match))})",
     "eps": lambda match: number(match.value("eps")),
     "correction": lambda match: number(_correction(match)),
@@ -241,27 +223,14 @@ _MOMENT = "{x}, dim={axes}, correction={correction}, keepdim=True"
 
 COMPOSITES: tuple[Composite, ...] = (
     *(
-        Composite(
-            "softmax",
-            exp(_shifted) / total,
-            "torch.softmax({x}, dim={axis})",
-            _same_axes & _one_axis,
-        )
-        for total in _sums_of_powers
+        Composite("softmax", form, "torch.softmax({x}, dim={axis})", SAME_AXES & _one_axis)
+        for form in SOFTMAX
     ),
     *(
-        Composite(
-            "log_softmax",
-            _shifted - log(total),
-            "torch.log_softmax({x}, dim={axis})",
-            _same_axes & _one_axis,
-        )
-        for total in _sums_of_powers
+        Composite("log_softmax", form, "torch.log_softmax({x}, dim={axis})", SAME_AXES & _one_axis)
+        for form in LOG_SOFTMAX
     ),
-    *(
-        Composite("logsumexp", log(total) + _finite, f"torch.logsumexp({_KEPT})", _same_axes)
-        for total in _sums_of_finite_powers
-    ),
+    *(Composite("logsumexp", form, f"torch.logsumexp({_KEPT})", SAME_AXES) for form in LOGSUMEXP),
     *(_norm("layer_norm", normal) for normal in _standardised),
     *(
         Composite(

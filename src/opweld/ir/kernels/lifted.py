@@ -18,12 +18,18 @@ from ..ops import OPS, Kind, Op
 from ..plan import Group, GroupKind, Lifting, Rows
 from ..types import TensorType
 from .convolution import TRANSPOSED
+from .lifted_product import NotLifted, axes_of, axis_sizes, with_product
+from .product import Product
 
 Shape = tuple[Size, ...]
 
 
-class NotLifted(Exception):
-    """A group whose sizes cannot be named."""
+_KINDS = (
+    GroupKind.POINTWISE,
+    GroupKind.REDUCTION,
+    GroupKind.CONTRACTION,
+    GroupKind.CONVOLUTION,
+)
 
 
 def lifted(group: Group, numbered_rows: bool = False) -> Lifting | None:
@@ -32,7 +38,7 @@ def lifted(group: Group, numbered_rows: bool = False) -> Lifting | None:
     Rows of known length keep it, for their kernels are made to measure; with `numbered_rows` each
     axis does that they go along.
     """
-    if group.kind not in (GroupKind.POINTWISE, GroupKind.REDUCTION, GroupKind.CONVOLUTION):
+    if group.kind not in _KINDS or group.prologue is not None:
         return None
     if group.convolution is not None and group.convolution.depthwise:
         return None  # its kernel is made to measure
@@ -47,7 +53,11 @@ def _lifted(group: Group, numbered_rows: bool) -> Lifting:
     made = {node.serial: _operand(node, sizes) for node in group.inputs}
     every = _computed(group)
     for node in every:
-        made[node.serial] = _over(node, [made[n.serial] for n in node.inputs], sizes)
+        inputs = [made[n.serial] for n in node.inputs]
+        if group.product is not None and node is group.anchor:
+            made[node.serial] = _product(node, inputs, group.product, made, sizes)
+        else:
+            made[node.serial] = _over(node, inputs, sizes)
     space = _space(group.rows, made, sizes, numbered_rows)
     _results_of(group, space, made, sizes)
     names = _names(sizes, [made[node.serial] for node in (*group.inputs, *every)])
@@ -60,7 +70,7 @@ def _lifted(group: Group, numbered_rows: bool) -> Lifting:
         inputs=tuple(final[n.serial] for n in group.inputs),
         outputs=tuple(final[n.serial] for n in group.outputs),
     )
-    return Lifting(_with_windows(_with_rows(over, final), final), values)
+    return Lifting(with_product(_with_windows(_with_rows(over, final), final), final), values)
 
 
 def _space(rows: Rows | None, made: dict[int, Node], sizes: _Sizes, numbered_rows: bool) -> Shape:
@@ -207,6 +217,26 @@ def _convolution(node: Node, inputs: list[Node], sizes: _Sizes) -> Node:
     sizes.equal(x[-1], channels)
     out = (sizes.fresh(size) for size in node.type.shape[1:-1])
     result = TensorType(node.type.dtype, (x[0], *out, filters))
+    attrs = replace(node.attrs, results=(result,))
+    return replace(node, inputs=tuple(inputs), attrs=attrs, type=result)
+
+
+def _product(
+    node: Node, inputs: list[Node], product: Product, made: dict[int, Node], sizes: _Sizes
+) -> Node:
+    """The call that is a product: its result has the batches, the rows and the columns."""
+    a, b = made[product.a.serial], made[product.b.serial]
+    for one, x, two, y in axes_of(product, a, b):
+        for left, right in zip(one, two, strict=True):
+            if left.place is not None and right.place is not None:
+                sizes.equal(x.type.shape[left.place], y.type.shape[right.place])
+    rows, columns, _, batch = (axis_sizes(*each) for each in axes_of(product, a, b))
+    shape = tuple(map(sizes.known, (*batch, *rows, *columns)))
+    if len(shape) != node.type.rank:
+        raise NotLifted
+    if product.added is not None:
+        _broadcast([shape, made[product.added.serial].type.shape], sizes)
+    result = _known(TensorType(node.type.dtype, shape), sizes)
     attrs = replace(node.attrs, results=(result,))
     return replace(node, inputs=tuple(inputs), attrs=attrs, type=result)
 

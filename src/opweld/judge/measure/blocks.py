@@ -19,6 +19,7 @@ from torch import Tensor
 
 from opweld.judge.load import Call
 from opweld.judge.measure.clock import Action, Clock, nothing
+from opweld.judge.measure.steps import stepping
 from opweld.judge.process.memory import make_room
 from opweld.judge.tree import tensors
 from opweld.judge.verify.run import Run, of_outputs
@@ -39,8 +40,10 @@ _CLONE: Any = torch._C.TensorBase.clone
 class Timed(Protocol):
     """A model that can be timed: in this process (`LocalTimed`), or in another one."""
 
-    def prepare(self, calls: Sequence[Call]) -> None:
-        """Take the pool that orders refer to; an empty one frees the one before."""
+    def prepare(self, calls: Sequence[Call], step: bool = False) -> None:
+        """Take the pool that orders refer to; an empty one frees the one before. With `step` a call
+        is a step of training (`steps.py`).
+        """
         ...
 
     def arm(self, order: Order) -> None:
@@ -90,16 +93,19 @@ class LocalTimed:
         clock: Clock,
         ready: Ready | None = None,
     ) -> None:
-        self._ready = ready or (lambda call: lambda: model(*call.args, **call.kwargs))
+        self._model = model
+        self._forward = ready or (lambda call: lambda: model(*call.args, **call.kwargs))
+        self._ready = self._forward
         self._clock = clock
         self._pool: tuple[Call, ...] = ()
         self._armed: list[tuple[Call, list[Held]]] = []
         self._kept: list[Any] = []
         self._processors = os.sched_getaffinity(0)
 
-    def prepare(self, calls: Sequence[Call]) -> None:
+    def prepare(self, calls: Sequence[Call], step: bool = False) -> None:
         self.release()
         self._pool = tuple(calls)
+        self._ready = stepping(self._model) if step else self._forward
 
     def arm(self, order: Order) -> None:
         self.release()

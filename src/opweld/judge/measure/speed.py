@@ -22,7 +22,7 @@ from torch import nn
 
 from opweld.judge.load import NEW, ORIGINAL, Call, brief
 from opweld.judge.measure import consistency, limits
-from opweld.judge.measure.baselines import Phase, baselines, chosen
+from opweld.judge.measure.baselines import Phase, baselines, chosen, deadline
 from opweld.judge.measure.blocks import LocalTimed, Timed, num_rolls, rolled
 from opweld.judge.measure.clock import FLUSH_BYTES, clock_of, summarise
 from opweld.judge.measure.roofline import (
@@ -39,9 +39,10 @@ from opweld.judge.measure.significance import (
     is_to_be_repeated,
     least_against,
 )
+from opweld.judge.measure.steps import Gradients, can_step
 from opweld.judge.process.memory import available_bytes
 from opweld.judge.tree import tensors
-from opweld.judge.values import Check, Comparison, Samples, Settings, Timing
+from opweld.judge.values import Check, Comparison, Samples, Settings, StepTiming, Timing
 from opweld.judge.verify.run import Run
 
 # Below this share of the limit a time is not explained by a noisy measurement of the limit.
@@ -203,13 +204,69 @@ def time_sides(contest: Contest, left_s: float = math.inf) -> Measured:
     pair = {name: sides[name] for name in ("eager", "opweld")}
     more = functools.partial(make, pair)
     against = _against_eager(contest, rounds, more, left_s)
+    step = None
+    if settings.step:
+        step, checked = _time_steps(contest, sides, notes, left_s)
+        checks += [checked]
     contest.candidate.prepare(())
     contest.phase(ORIGINAL, "measuring the limit")
     if after := _baseline_after(contest, rounds, checks):
         checks = [after if check.name == after.name else check for check in checks]
     with torch.no_grad():
         timing, sheet = _conclude(contest, rounds, against, notes)
+    timing = replace(timing, step=step)
     return Measured(timing, (*checks, sheet), ended=after is not None)
+
+
+def _time_steps(
+    contest: Contest, sides: dict[str, Timed], notes: list[str], left_s: float
+) -> tuple[StepTiming | None, Check]:
+    """Steps of training of eager, torch.compile and ModelNew, and whether gradients are eager's."""
+    original, pool, gradients = contest.original, contest.pool, Gradients(contest.original)
+    if not can_step(original, pool.call((0, 0))):
+        notes.append("no step is timed: nothing of the model has gradients")
+        return None, gradients.check()
+    names = ("eager", "compile", "opweld")
+    chosen_sides: dict[str, Timed] = {name: sides[name] for name in names if name in sides}
+    for name, side in [*chosen_sides.items()]:
+        contest.phase(NEW if name == "opweld" else ORIGINAL, "timing steps of training")
+        side.prepare(pool.calls, True)
+        if name == "compile" and (why := _cannot_compile(side, pool, left_s)):
+            notes.append(why)
+            del chosen_sides[name]
+    contest.phase(NEW, "timing steps of training")
+    num_bytes = sum(p.numel() * p.element_size() for p in original.parameters())
+    bounded = replace(pool, call_bytes=pool.call_bytes + num_bytes)
+    most = _max_calls(bounded, contest.device, contest.settings)
+    rounds = Rounds(
+        chosen_sides,
+        pool.draws(),
+        most,
+        "opweld",
+        answer=contest.answer,
+        processors=_processors(contest.device),
+    )
+    settings = contest.settings
+
+    def look(entry: tuple[int, int], run: Run) -> None:
+        gradients.add(pool.call(entry), run)
+
+    rounds.run(settings.budget_s, left_s / _NUM_TRIES, settings.num_runs, look, 1, _ALONE_ROUNDS)
+    found = {name: _samples(rounds, name) for name in chosen_sides}
+    timing = StepTiming(found["eager"], found.get("compile"), found["opweld"])
+    return timing, gradients.check()
+
+
+def _cannot_compile(side: Timed, pool: Pool, left_s: float) -> str:
+    """Why torch.compile makes no step; its first one compiles."""
+    try:
+        with deadline(left_s / 4):
+            side.arm([(0, 0)])
+            side.block(True)
+            side.release()
+    except Exception as error:
+        return f"torch.compile made no step of training: {brief(error)}"
+    return ""
 
 
 def _run_again_if_in_doubt(contest: Contest, rounds: Rounds, left_s: float) -> list[Check]:

@@ -230,7 +230,7 @@ class Server:
 
     def ask_prepare(self, header: Header, data: Tensor) -> tuple[Header, None]:
         calls = unpack_call(header["calls"], data, self.side.device).args
-        self.side.prepare([Call(*entry) for entry in calls])
+        self.side.prepare([Call(*entry) for entry in calls], header["step"])
         return {}, None
 
     def ask_arm(self, header: Header, data: Tensor) -> tuple[Header, None]:

@@ -48,9 +48,9 @@ class RemoteBlocks:
         self._num_armed = 0
         self._processors = os.sched_getaffinity(pid)
 
-    def prepare(self, calls: Sequence[Call]) -> None:
+    def prepare(self, calls: Sequence[Call], step: bool = False) -> None:
         packed, data = pack_call(Call(tuple((call.args, call.kwargs) for call in calls), {}))
-        self._ask({"ask": "prepare", "calls": packed}, data)
+        self._ask({"ask": "prepare", "calls": packed, "step": step}, data)
 
     def arm(self, order: Order) -> None:
         self._num_armed = len(order)

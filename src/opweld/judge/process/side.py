@@ -315,11 +315,11 @@ class Side:
         """Blocks of timed calls."""
         return self
 
-    def prepare(self, calls: Sequence[Call]) -> None:
+    def prepare(self, calls: Sequence[Call], step: bool = False) -> None:
         """The pool of inputs for timed calls; this and what follows are the methods of `Timed`."""
         with self._guard():
             self._timed = LocalTimed(self.model, clock_of(self._device))
-            self._timed.prepare(calls)
+            self._timed.prepare(calls, step)
 
     def arm(self, order: Order) -> None:
         with self._guard():

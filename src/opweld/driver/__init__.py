@@ -22,6 +22,8 @@ from opweld import __version__
 from opweld.capture import Asked, capture, capture_submodules
 from opweld.capture.flags import allows_tf32, allows_tf32_convolutions
 from opweld.compiled import Compiled
+from opweld.driver.backwards import backward_text, backwards_of, head_lines
+from opweld.driver.rows import kept_row, left_row, line_texts, rows_of
 from opweld.emission.classes import submodules_of
 from opweld.emission.replay import replay
 from opweld.emit import emit
@@ -35,8 +37,8 @@ from opweld.ir.kernels.shared import kernels_of, sharing
 from opweld.ir.kernels.source import NO_LIBRARIES
 from opweld.ir.loop import loop_of
 from opweld.ir.measured import Table, Tunable
-from opweld.ir.original import Original, Part, bodies_of, forwards_of
-from opweld.ir.plan import Conditions, Plan, PointwiseSchedule
+from opweld.ir.original import BackwardPart, Original, Part, bodies_of, forwards_of
+from opweld.ir.plan import Conditions, Plan, PointwiseSchedule, Sizes
 from opweld.ir.rules.algebra import Algebra
 from opweld.ir.rules.effects import file_lines, plan_lines, saved_flops
 from opweld.ir.rules.rewrite import Simplified
@@ -48,7 +50,6 @@ from opweld.model_file import NAMES, load, make_inputs, make_model, read_source
 from opweld.options import Options
 from opweld.plan import make_plan
 from opweld.plan.tunable import tunables
-from opweld.record.rows import kept_row, left_row, line_texts, rows_of
 from opweld.render import render
 from opweld.render.cuda.texts import runs_by_skeleton
 from opweld.render.host.texts import host
@@ -231,17 +232,31 @@ def _compile(trace: Trace, ready: Ready, options: Options, table: Table) -> Comp
     numbered = tuple(line.part for line in lines)
     parts = sharing(trace.run("lower", lifting, numbered, target.language, _by_skeleton(target)))
     lines = [replace(line, part=part) for line, part in zip(lines, parts, strict=True)]
-    kernels = trace.run("lower", kernels_of, parts)
+    backwards = _backwards(trace, parts, *given) if options.training else ()
+    everything = (*parts, *(part for each in backwards for part in each.parts))
+    kernels = trace.run("lower", kernels_of, everything)
     source = trace.run("render", render, captured.name, kernels, target.language)
-    calls = trace.run("host", host, parts, target.language, any(map(replay, forwards_of(parts))))
+    replays = any(map(replay, forwards_of(parts)))
+    calls = trace.run("host", host, everything, target.language, replays)
     changed = dict.fromkeys(line for each in lines for line in each.head)
-    head = "\n".join([_head(original, target, parts, captured), *changed])
+    head = "\n".join([_head(original, target, parts, captured), *head_lines(backwards), *changed])
     text = trace.run(
-        "emit", emit, original, parts, libraries(source, calls), head, needs_of(options)
+        "emit", emit, original, parts, libraries(source, calls), head, needs_of(options), backwards
     )
-    _note_texts(trace, captured, lines, source.text, text)
+    _note_texts(trace, captured, lines, backwards, text)
+    trace.note("kernel", "\n".join(map(to_text, kernels)))
+    trace.note("source", source.text, ".cu" if "__global__" in source.text else ".cpp")
     kernel_texts = {kernel.group: kernel.text.strip("\n") for kernel in source.kernels}
     return replace(_account(trace, captured, lines, text, target), kernel_texts=kernel_texts)
+
+
+def _backwards(
+    trace: Trace, parts: tuple[Part, ...], target: Target, options: Options, table: Table
+) -> tuple[BackwardPart, ...]:
+    def down(variant: Variant, sizes: Sizes) -> Part:
+        return _down(trace, variant, target, options, table, sizes).part
+
+    return backwards_of(trace, parts, down, target.language, _by_skeleton(target))
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,8 +291,17 @@ def _is_kept(lines: tuple[_Line, ...]) -> bool:
     return fuses or not lines[0].part.variant.guard_suffix
 
 
-def _down(trace: Trace, variant: Variant, target: Target, options: Options, table: Table) -> _Line:
+def _down(
+    trace: Trace,
+    variant: Variant,
+    target: Target,
+    options: Options,
+    table: Table,
+    sizes: Sizes = (),
+) -> _Line:
+    """A graph from its capture to its kernels; `sizes` are examples of those that only it has."""
     conditions = _conditions(variant, options)
+    conditions = replace(conditions, sizes=(*conditions.sizes, *sizes))
     arena, algebra = arena_of(variant.graph), Algebra(options.algebra)
     simplified = trace.run("simplify", simplify, variant.graph, arena, None, algebra)
     plan = trace.run(
@@ -376,16 +400,18 @@ def _exports(module: ModuleType) -> tuple[str, ...]:
 
 
 def _note_texts(
-    trace: Trace, captured: Capture, lines: list[_Line], source: str, text: str
+    trace: Trace,
+    captured: Capture,
+    lines: list[_Line],
+    backwards: tuple[BackwardPart, ...],
+    text: str,
 ) -> None:
     trace.note("capture", to_text(captured))
     trace.note("graph", "\n".join(to_text(line.simplified.graph) for line in lines))
     trace.note("rules", "\n".join(str(fired) for line in lines for fired in line.simplified.fired))
     left = [f"{paths or 'forward'}: as it is, {why}" for paths, why in captured.left]
     plans = ["\n".join([*line.rewrites, to_text(line.part.plan)]) for line in lines]
-    trace.note("plan", "\n".join([*plans, *left]))
-    trace.note("kernel", "\n".join(map(to_text, kernels_of(line.part for line in lines))))
-    trace.note("source", source, ".cu" if "__global__" in source else ".cpp")
+    trace.note("plan", "\n".join([*plans, *map(backward_text, backwards), *left]))
     trace.note("emit", text)
 
 

@@ -1,0 +1,1 @@
+"""The backward of fused groups by kernels of their own."""

@@ -1,0 +1,143 @@
+"""The backward of a fused group as a function that calls kernels, planned as a forward is.
+
+def _k1_linear_gelu_backward(_kernels, _need, grad, x, weight, bias, linear):
+    grad_x = grad_weight = None
+    grad_linear, grad_bias = _kernels.k1_tanh_sum_of_k1(grad, linear)
+    if _need[0]:
+        grad_x = _kernels.k2_matmul_of_k1(grad_linear, weight)
+    ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from ...ir.graph import Graph, topological
+from ...ir.kernels.shared import fused_groups_of
+from ...ir.operator import Operator
+from ...ir.original import BackwardPart
+from ...ir.plan import Group, Plan
+from ..backward import Backward, silent_places
+from ..body import Body, names_size, parameters, python_name, size_reads
+from ..forward import statement
+from ..spelling.selects import selects_joined
+
+
+def by_kernels(made: BackwardPart, group: Group, operator: Operator) -> Backward:
+    """The backward of the operator of a group, by the kernels of `made`."""
+    vjp, plan = made.vjp, made.part.plan
+    names = [python_name(argument.name) for argument in operator.arguments]
+    lists = frozenset(g.tensor_list for g in plan.groups if g.tensor_list is not None)
+    body = Body(plan.graph, f"{names[0]}.device", lists=lists)
+    sizes = [python_name(name) for name in parameters(operator)[len(names) :]]
+    body.taken.update(("_kernels", "_need", *names, *sizes))
+    count = len(vjp.differentiated)
+    sources = [node.attrs.name for node in plan.graph.inputs]
+    grads = [body.fresh(name) for name in sources[:count]]
+    kept = [body.fresh(f"{name}_out") for name in sources[count + len(names) :]]
+    texts = (*grads, *names, *kept)
+    body.texts.update(zip((n.serial for n in plan.graph.inputs), texts, strict=True))
+    body.wishes.update(
+        (node.serial, f"grad_{names[place]}")
+        for place, node in zip(vjp.places, plan.graph.outputs, strict=True)
+    )
+    blocks = _Blocks(body, vjp.places, _wanted(plan.graph))
+    blocks.write(plan, {each.name: each for *_, each in fused_groups_of((made.part,))})
+    found = blocks.results(plan.graph)
+    returned = [found.get(place, "None") for place in range(len(names))]
+    returned += ["None" for _ in operator.sizes]
+    text = _text(operator, (*grads, *parameters(operator), *kept), blocks, returned)
+    left = (*group.outputs, *made.saved)
+    return Backward(
+        text,
+        len(names),
+        vjp.differentiated,
+        tuple(left.index(node) for node in vjp.kept),
+        silent_places(operator, vjp.differentiated),
+        left,
+        by_kernels=True,
+        saving=made.saving.plan.groups[0].name if made.saving else "",
+        num_saved=len(made.saved),
+    )
+
+
+def _text(
+    operator: Operator, given: Collection[str], blocks: _Blocks, returned: Collection[str]
+) -> str:
+    lines = [*blocks.start, *blocks.lines]
+    reads = [line for line in size_reads(operator) if names_size(line, lines)]
+    head = f"def _{operator.name}_backward({', '.join(['_kernels', '_need', *given])}):"
+    ending = f"return {', '.join(returned)}{',' if len(returned) == 1 else ''}"
+    return "\n".join([head, *(f"    {line}" for line in (*reads, *lines, ending))])
+
+
+def _wanted(graph: Graph) -> dict[int, frozenset[int]]:
+    """For each node the outputs that it is computed for, by their numbers."""
+    found: dict[int, frozenset[int]] = {}
+    for number, output in enumerate(graph.outputs):
+        for node in topological((output,)):
+            found[node.serial] = found.get(node.serial, frozenset()) | {number}
+    return found
+
+
+@dataclass(slots=True)
+class _Blocks:
+    """Statements, those that not all gradients need under the condition that one is wanted that
+    does. `places` are the operands whose gradients the outputs are, `wanted` the outputs that each
+    node is for; `start` gives names to gradients that nobody wants.
+    """
+
+    body: Body
+    places: tuple[int, ...]
+    wanted: Mapping[int, frozenset[int]]
+    lines: list[str] = field(default_factory=list)
+    optional: list[str] = field(default_factory=list)
+
+    @property
+    def start(self) -> list[str]:
+        return [f"{' = '.join(self.optional)} = None"] if self.optional else []
+
+    def write(self, plan: Plan, operators: Mapping[str, Operator]) -> None:
+        for group in selects_joined(plan.graph, plan.groups):
+            known = set(self.body.texts)
+            statement(self.body, group, operators.get(group.name), {}, "self")
+            made_for = (self.wanted.get(n.serial, frozenset()) for n in group.outputs)
+            self._close(frozenset().union(*made_for), known)
+
+    def results(self, graph: Graph) -> dict[int, str]:
+        """The texts of the gradients, by the places of their operands."""
+        found: dict[int, str] = {}
+        for number, (place, node) in enumerate(zip(self.places, graph.outputs, strict=True)):
+            known = set(self.body.texts)
+            text = self.body.tensor(node)
+            is_made = text in self.body.assigned
+            if len(self.places) > 1 and not is_made and not text.isidentifier():
+                name = self.body.fresh(self.body.wishes[node.serial])
+                self.body.lines.append(f"{name} = {text}")
+                text, is_made = name, True
+            self._close(frozenset([number]), known)
+            if is_made and self._is_optional(self.wanted[node.serial]):
+                self.optional.append(text)
+            found[place] = text
+        self.optional = list(dict.fromkeys(self.optional))
+        return found
+
+    def _is_optional(self, wanted: frozenset[int]) -> bool:
+        return len(wanted) < len(self.places)
+
+    def _close(self, wanted: frozenset[int], known: set[int]) -> None:
+        """Takes the lines of the body, which the outputs `wanted` need. What others need as well is
+        not `known` behind them.
+        """
+        lines, self.body.lines = self.body.lines, []
+        if not self._is_optional(wanted):
+            self.lines += lines
+            return
+        if any(not line.startswith("#") for line in lines):
+            needs = [f"_need[{self.places[number]}]" for number in sorted(wanted)]
+            self.lines.append(f"if {' or '.join(needs)}:")
+            self.lines += [f"    {line}" for line in lines]
+        for serial in self.body.texts.keys() - known:
+            if not self.wanted.get(serial, frozenset()) <= wanted:
+                del self.body.texts[serial]

@@ -1,0 +1,68 @@
+"""Models of the table with kernels for gradients: all of them are eager's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from tests.models import training
+from tests.models.cases import BATCH, CASES, Case
+from tests.models.comparing import assert_same_gradients
+from tests.models.emitted import emit_case, emit_module
+from tests.models.test_training import assert_trains, images
+from torch import nn
+
+# Of 16 bits, whose clamps eager decides by what has been rounded before; and one whose batch may
+# not be empty in PyTorch's own backward.
+LEFT_OUT = {"TwoHalves", "Patches"}
+TABLE = [case for case in CASES if case.gradients and case.name not in LEFT_OUT]
+QUICK = 4  # each so many; the others take minutes
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.name, marks=[] if place % QUICK == 0 else pytest.mark.slow)
+        for place, case in enumerate(TABLE)
+    ],
+)
+def test_gradients_are_eagers(case: Case, tmp_path: Path) -> None:
+    emitted = emit_case(case, tmp_path, training=True)
+    for batch in (BATCH, *case.batches[:2]):
+        torch.manual_seed(5)
+        args, kwargs = case.call(batch)
+        assert_same_gradients(emitted.new, emitted.original, args, kwargs, case.coarse)
+
+
+def test_most_have_kernels_for_gradients(tmp_path: Path) -> None:
+    made = [emit_case(case, tmp_path, training=True) for case in TABLE[:: 2 * QUICK]]
+    with_kernels = [each for each in made if "_backward(_kernels" in each.compiled.text]
+    assert len(with_kernels) > len(made) // 2
+
+
+def norms_calls() -> list[tuple[torch.Tensor, ...]]:
+    torch.manual_seed(2)
+    return [training.norms_call(batch) for batch in (6, 9)]
+
+
+@pytest.mark.parametrize(
+    ("model", "calls"),
+    [
+        (training.Residual, [(images(6),), (images(5),)]),
+        pytest.param(training.Norms, norms_calls(), marks=pytest.mark.slow),
+        pytest.param(
+            training.Frozen,
+            [(torch.randn(16, 5),), (torch.randn(9, 5),)],
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["Residual", "Norms", "Frozen"],
+)
+def test_norms_in_training(
+    model: type[nn.Module], calls: list[tuple[torch.Tensor, ...]], tmp_path: Path
+) -> None:
+    """Their statistics, which kernels leave, and their gradients."""
+    torch.manual_seed(1)
+    emitted = emit_module(model().eval(), (calls[0], {}), tmp_path, mode="both", training=True)
+    assert_trains(emitted, calls)

@@ -1,0 +1,263 @@
+"""Graphs of gradients, evaluated in float64, against autograd: a case for each row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.capturing import graph_of, module_of
+from tests.one_walk import EVERY_ROW
+from tests.unit.emission.test_backward import CASES as CLOSED
+from tests.unit.emission.test_backward import ROW, SQUARE, WIDE, X, Y, hard, positive
+from torch.nn import functional as F
+
+from opweld.differentiate import differentiate, pointwise, products, shapes
+from opweld.ir.attrs import CallAttrs, Operand
+from opweld.ir.graph import Graph, arena_of
+from opweld.ir.numpy.interpret import interpret_outputs
+from opweld.ir.operator import operator_over
+from opweld.ir.ops import Op
+from opweld.ir.original import Vjp
+from opweld.ir.plan import Group, GroupKind
+from opweld.plan.groups import NO_ESTIMATE
+from opweld.plan.single_pass import in_one_walk
+from opweld.simplify import simplify
+
+Function = Callable[..., Any]
+SMALL = torch.tanh(X) * 0.9
+EDGES = torch.tensor([-3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0, 6.0], dtype=torch.float64)
+HARD = torch.cat((EDGES, torch.tensor([float("nan"), float("inf"), -float("inf")]).double()))
+NUMBERS = torch.tensor([0, 2, 1, 1, 2, 0, 2])
+
+# Beside those of the backwards in closed form.
+MORE: dict[str, tuple[Function, tuple[torch.Tensor, ...]]] = {
+    "exp2": (torch.exp2, (X,)),
+    "log2": (torch.log2, (positive(4, 6),)),
+    "log10": (torch.log10, (positive(4, 6),)),
+    "tan": (torch.tan, (SMALL,)),
+    "asin": (torch.asin, (SMALL,)),
+    "acos": (torch.acos, (SMALL,)),
+    "atan": (torch.atan, (X,)),
+    "sinh": (torch.sinh, (SMALL,)),
+    "cosh": (torch.cosh, (SMALL,)),
+    "asinh": (torch.asinh, (X,)),
+    "acosh": (torch.acosh, (positive(4, 6) + 1.0,)),
+    "atanh": (torch.atanh, (SMALL,)),
+    "erf": (torch.erf, (X,)),
+    "erfc": (torch.erfc, (X,)),
+    "softsign": (F.softsign, (X,)),
+    "logsigmoid": (F.logsigmoid, (X,)),
+    "tanhshrink": (F.tanhshrink, (X,)),
+    "frac": (torch.frac, (X,)),
+    "threshold": (lambda x: F.threshold(x, 0.3, -1.0), (X,)),
+    "softshrink": (lambda x: F.softshrink(x, 0.5), (EDGES,)),
+    "nan_to_num": (torch.nan_to_num, (HARD,)),
+    "relu, edges": (F.relu, (HARD,)),
+    "hardtanh, edges": (F.hardtanh, (HARD,)),
+    "hardswish, edges": (F.hardswish, (EDGES,)),
+    "hardsigmoid, edges": (F.hardsigmoid, (EDGES,)),
+    "gelu, edges": (F.gelu, (EDGES,)),
+    "elu, edges": (F.elu, (EDGES,)),
+    "softplus, edges": (F.softplus, (EDGES * 10,)),
+    "leaky_relu, edges": (F.leaky_relu, (HARD,)),
+    "clamp_min": (lambda x: torch.clamp(x, min=0.5), (HARD,)),
+    "clamp_max": (lambda x: torch.clamp(x, max=0.5), (HARD,)),
+    "maximum": (torch.maximum, (X, Y)),
+    "maximum, equal": (torch.maximum, (EDGES, EDGES.flip(0).abs())),
+    "minimum": (torch.minimum, (X, ROW)),
+    "pow": (lambda x: x**3.0 + x**2 + x**-1.5, (positive(4, 6),)),
+    "atan2": (torch.atan2, (X, Y)),
+    "hypot": (torch.hypot, (positive(4, 6), hard(4, 6))),
+    "prelu": (lambda x, w: F.prelu(x, w), (X, ROW[:4])),
+    "lerp": (torch.lerp, (X, Y, ROW)),
+    "addcmul": (lambda x, y, z: torch.addcmul(x, y, z, value=0.7), (X, Y, ROW)),
+    "logsumexp": (lambda x: torch.logsumexp(x, 1), (X,)),
+    "softmax of infinities": (
+        lambda x: torch.softmax(x, -1),
+        (torch.where(X > 1.0, -float("inf"), X),),
+    ),
+    "flip": (lambda x: x.flip(0) * 2, (X,)),
+    "cat": (lambda x, y: torch.cat((x, y, x), 1) * 2, (X, Y)),
+    "pad": (lambda x: F.pad(x, (1, 2, 0, 3), value=2.0) * 2, (X,)),
+    "slice, behind the other": (lambda x: x[:, 1:3] * x[:, 2:4], (X,)),
+    "amax": (lambda x: torch.amax(x, 1) * 2, (X.round(),)),
+    "amin": (lambda x: torch.amin(x, (0, 2)) * 2, (X.round(),)),
+    "devsq": (lambda x: torch.var(x, 1), (X,)),
+    "cumsum": (lambda x: torch.cumsum(x, 1) * 2, (X,)),
+    "deviations": (
+        lambda x: ((x - x.mean(1, keepdim=True)) ** 2).sum(1) + (x - x.mean((1, 2), True)).sum(1),
+        (X,),
+    ),
+    "deviations of another": (
+        lambda x, y: ((x - y.mean(1, keepdim=True)) ** 2).sum(1) * 0.5,
+        (X, Y),
+    ),
+    "std": (lambda x: torch.std(x, -1, keepdim=True) + x, (X,)),
+    "addmm": (lambda b, x, y: torch.addmm(b, x, y) + 1.0, (ROW[:4], WIDE[0], SQUARE.T.clone())),
+    "baddbmm": (
+        lambda b, x, y: torch.baddbmm(b, x, y) + 1.0,
+        (hard(5, 3, 2), WIDE, hard(5, 6, 2)),
+    ),
+    "pick": (lambda x, n: torch.gather(x, 0, n[None]) * 2, (hard(3, 7), NUMBERS)),
+    "pick, the loss of classes": (
+        lambda x, n: F.cross_entropy(x, n, label_smoothing=0.1),
+        (hard(7, 3), torch.tensor([0, 2, -100, 1, 2, 0, 2])),
+    ),
+    "pick, from the end": (lambda x, n: x[:, n] * 2, (hard(7, 3), NUMBERS[:1] - 1)),
+    "sign": (lambda x: x * torch.sign(x), (X,)),
+    "floor": (lambda x: x * torch.floor(x), (X,)),
+    "ceil": (lambda x: x * torch.ceil(x), (X,)),
+    "round": (lambda x: x * torch.round(x), (X,)),
+    "trunc": (lambda x: x * torch.trunc(x), (X,)),
+    "a long chain": (lambda x: torch.tanh(x * x * x + x) * x, (X,)),
+    "several results": (lambda x, y: (torch.tanh(x) * y, torch.tanh(x)), (X, Y)),
+    "a result that is no number": (lambda x, y: (x * y, x > y), (X, Y)),
+    "an integer operand": (lambda x, n: x * n, (hard(3, 7), NUMBERS)),
+}
+# Formulas of their own in the closed forms, of the library's kernels.
+LEFT_OUT = {"slice", "max_pool2d", "max_pool2d, dilated"}
+# PyTorch's kernels have 1/6 in float32, also where all else is float64.
+SIXTHS, ROUNDED = {"hardsigmoid", "hardswish"}, (1e-7, 1e-8)
+CASES = {**{name: case for name, case in CLOSED.items() if name not in LEFT_OUT}, **MORE}
+
+
+def vjp_of(
+    function: Function, *inputs: torch.Tensor, one_walk: bool = False
+) -> tuple[Graph, Vjp | None]:
+    """A function as one group, and its gradients; folds over a row in `one_walk` maybe."""
+    graph = graph_of(module_of(lambda self, *args: function(*args)), *inputs, batch=False)
+    graph = simplify(graph, arena_of(graph)).graph
+    graph = in_one_walk(graph, EVERY_ROW) if one_walk else graph
+    nodes = tuple(node for node in graph.nodes() if node not in graph.inputs)
+    given = (GroupKind.POINTWISE, nodes, graph.inputs, graph.outputs, None, NO_ESTIMATE, "")
+    group = Group("k1", *given)
+    return graph, differentiate(graph, group, operator_over(group, tuple("abcdef"[: len(inputs)])))
+
+
+def called(attrs: CallAttrs, operands: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+    """PyTorch's own function."""
+    _, name, overload = attrs.target.split(".")
+    function = getattr(getattr(torch.ops.aten, name), overload)
+    tensors = [torch.from_numpy(np.array(each)) for each in operands]
+    given = [tensors[a.index] if isinstance(a, Operand) else a for a in attrs.arguments]
+    return (function(*given, **dict(attrs.keywords)).numpy(),)
+
+
+def gradients(
+    graph: Graph, vjp: Vjp, inputs: tuple[torch.Tensor, ...], grads: list[torch.Tensor]
+) -> list[torch.Tensor]:
+    arrays = [each.numpy() for each in inputs]
+    feeds = {n.attrs.access: a for n, a in zip(graph.inputs, arrays, strict=True)}
+    values = [Graph("kept", graph.inputs, (), (node,), ("tuple", ())) for node in vjp.kept]
+    kept = [interpret_outputs(each, feeds, {}, called, "float64")[0] for each in values]
+    given = [*(each.numpy() for each in grads), *arrays, *kept]
+    names = [node.attrs.access for node in vjp.graph.inputs]
+    feeds = dict(zip(names, given, strict=True))
+    found = interpret_outputs(vjp.graph, feeds, {}, called, "float64")
+    return [torch.from_numpy(np.array(each)) for each in found]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradients_are_autograds(name: str) -> None:
+    check(name)
+
+
+OF_ROWS = (
+    "softmax",
+    "log_softmax",
+    "logsumexp",
+    "layer_norm",
+    "layer_norm, affine",
+    "devsq",
+    "std",
+)
+
+
+@pytest.mark.parametrize("name", OF_ROWS)
+def test_gradients_of_folds_that_share_a_walk(name: str) -> None:
+    ops = {node.op for node in check(name, one_walk=True).nodes()}
+    assert ops & {Op.SUMEXP, Op.DEVSQ}
+
+
+def check(name: str, *, one_walk: bool = False) -> Graph:
+    """That the gradients of a case are autograd's; gives its graph."""
+    function, inputs = CASES[name]
+    graph, vjp = vjp_of(function, *inputs, one_walk=one_walk)
+    assert vjp is not None, "a row is missing"
+    leaves = [x.clone().requires_grad_(x.is_floating_point()) for x in inputs]
+    results = function(*leaves)
+    several = results if isinstance(results, tuple) else (results,)
+    several = tuple(several[place] for place in vjp.differentiated)
+    grads = [
+        torch.cos(torch.arange(out.numel(), dtype=torch.float64)).reshape(out.shape).to(out)
+        for out in several
+    ]
+    wanted = torch.autograd.grad(several, [leaves[place] for place in vjp.places], grads)
+    found = gradients(graph, vjp, inputs, grads)
+    assert vjp.places == tuple(i for i, x in enumerate(inputs) if x.is_floating_point())
+    for ours, theirs in zip(found, wanted, strict=True):
+        ours = ours.to(theirs.dtype)
+        rtol, atol = ROUNDED if name.partition(",")[0] in SIXTHS else (1e-11, 1e-12)
+        torch.testing.assert_close(ours, theirs, rtol=rtol, atol=atol, equal_nan=True)
+    return graph
+
+
+def test_every_row_has_a_case() -> None:
+    cases = [*CASES.values(), CASES["devsq"]]
+    graphs = [
+        vjp_of(function, *inputs, one_walk=place == len(CASES))[0]
+        for place, (function, inputs) in enumerate(cases)
+    ]
+    nodes = [node for graph in graphs for node in graph.nodes()]
+    ops = {node.op for node in nodes}
+    assert {*pointwise.ROWS, *shapes.ROWS} - ops == set()
+    targets = {node.attrs.target for node in nodes if node.op is Op.CALL}
+    assert products._ROWS.keys() - targets == set()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        torch.floor,
+        lambda x: torch.cumprod(x, 0),
+        lambda x: torch.max(x, 1).values * 2,
+        lambda x: x[:, 1:4:2] * 2,
+        lambda x: torch.pow(2.0, x),
+        lambda x: torch.gather(x, 0, torch.zeros(2, 4, 6, 6, dtype=torch.long)) * 2,
+    ],
+    ids=["zero everywhere", "products", "the first of the largest", "steps", "powers", "reads"],
+)
+def test_what_has_no_row_has_no_graph(function: Function) -> None:
+    assert vjp_of(function, X)[1] is None
+
+
+def test_a_norm_takes_two_sums_of_its_gradient() -> None:
+    """That of the mean behind the variance is 0, and needs no walk."""
+    _, vjp = vjp_of(lambda x: F.layer_norm(x, (6,)), X)
+    assert vjp is not None
+    reads_grad = {vjp.graph.inputs[0].serial}
+    for node in vjp.graph.nodes():
+        if any(each.serial in reads_grad for each in node.inputs):
+            reads_grad.add(node.serial)
+    sums = [n for n in vjp.graph.nodes() if n.op is Op.SUM and n.serial in reads_grad]
+    assert len(sums) == 2
+
+
+def test_results_are_read_where_they_say_all() -> None:
+    """No operation of the forward runs again."""
+    _, vjp = vjp_of(lambda x: torch.tanh(x * 2.0), X)
+    assert vjp is not None
+    ops = [node.op for node in vjp.graph.nodes() if node.inputs]
+    assert Op.TANH not in ops and len(vjp.kept) == 1
+
+
+def test_products_are_kept_and_not_made_again() -> None:
+    _, vjp = vjp_of(lambda x, w: F.gelu(F.linear(x, w)), WIDE, SQUARE)
+    assert vjp is not None and [node.op for node in vjp.kept] == [Op.CALL]
+    calls = [node.attrs.target for node in vjp.graph.nodes() if node.op is Op.CALL]
+    assert calls == ["aten.matmul.default"] * 2
+    _, vjp = vjp_of(lambda x, w: F.relu(F.linear(x, w)), WIDE, SQUARE)
+    assert vjp is not None and [node.op for node in vjp.kept] == [Op.RELU]
