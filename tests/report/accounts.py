@@ -16,6 +16,8 @@ from opweld.judge.values import (
     Judgement,
     KernelTiming,
     OutputErrors,
+    Samples,
+    StepTiming,
     Verdict,
 )
 from opweld.pipeline import Delivery
@@ -89,9 +91,10 @@ CHECKS = (
     Check("training mode", True, "the original draws random numbers", skipped=True),
     Check("tiny values", True, "bit-equal to eager", grade="A"),
 )
+STEP = StepTiming(Samples(3.0, 2.9, 3.1, 9), None, Samples(1.5, 1.4, 1.6, 9))
 JUDGEMENT = Judgement(
     Verdict(True, "A", CHECKS, "equivalent", precision="float32-faithful", scope="full"),
-    replace(TIMING, product_tflops=300.0),
+    replace(TIMING, product_tflops=300.0, step=STEP),
     (
         KernelTiming("k1_mul_tanh", 0.14, 512_000_000, 85.0),
         KernelTiming("k2_mean_add", 0.08, 256_000_000, 70.0, registers=40, spills=0),
@@ -113,7 +116,7 @@ DELIVERY = Delivery(Path("m.py"), Path("m_new.py"), COMPILED, JUDGEMENT, ("A not
 def full() -> Account:
     """Everything that there can be to show."""
     made = account.of_delivery(DELIVERY, "opweld optimize m.py --seed 3")
-    return replace(made, sources={"m.py": SOURCE})
+    return replace(made, sources={"m.py": SOURCE}, date="2026-01-02T03:04:05+00:00")
 
 
 def unjudged() -> Account:

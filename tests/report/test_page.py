@@ -72,6 +72,7 @@ def test_everything_of_a_run_is_shown() -> None:
         "the speed of eager 8.00× that of torch.compile 2.00× of the speed of the floor 80 %",
         "eager 1.2 ms 8.00× ModelNew's time",
         "floor 0.12 ms 80 % of ModelNew's time",
+        "a step of training ModelNew 1.5 ms, eager 3 ms",
         "copies: 4240 GB/s products: 300 TFLOP/s",
         "k1_mul_tanh pointwise 1 0.14 512 7.812 28,571 85 %",
         "x input", "1 k1_mul_tanh mul, tanh; m.py:3", "sort sort", "returns",

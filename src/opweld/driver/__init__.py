@@ -24,6 +24,7 @@ from opweld.capture.flags import allows_tf32, allows_tf32_convolutions
 from opweld.compiled import Compiled
 from opweld.driver.backwards import backward_text, backwards_of, head_lines
 from opweld.driver.costs import costs_of
+from opweld.driver.rows import kept_row, left_row, line_texts, rows_of
 from opweld.emission.classes import submodules_of
 from opweld.emission.replay import replay
 from opweld.emit import emit
@@ -50,7 +51,6 @@ from opweld.model_file import NAMES, load, make_inputs, make_model, read_source
 from opweld.options import Options
 from opweld.plan import make_plan
 from opweld.plan.tunable import tunables
-from opweld.record.rows import kept_row, left_row, line_texts, rows_of
 from opweld.render import render
 from opweld.render.cuda.texts import runs_by_skeleton
 from opweld.render.host.texts import host

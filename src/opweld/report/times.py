@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from opweld.judge.measure.significance import describe, verdict
 from opweld.judge.report import UNSTEADY
-from opweld.judge.values import Samples, Timing
+from opweld.judge.values import Samples, StepTiming, Timing
 from opweld.report.scale import figure, ratio
 
 
@@ -71,11 +71,19 @@ def _facts(timing: Timing) -> list[tuple[str, str]]:
     if timing.data_sheet_ms:
         data_sheet = f"nothing is faster than {figure(timing.data_sheet_ms, 'ms')} by data sheet"
         found.append(("device", data_sheet))
+    if timing.step:
+        found.append(("a step of training", _step(timing.step)))
     found.append(("protocol", timing.protocol))
     if timing.vs_eager:
         pairs = f"{describe(timing.vs_eager)}: {verdict(timing.vs_eager)}"
         found.append(("in pairs with eager", pairs))
     return found
+
+
+def _step(step: StepTiming) -> str:
+    sides = (("eager", step.eager_ms), ("torch.compile", step.compile_ms))
+    told = [f"{name} {figure(samples.median, 'ms')}" for name, samples in sides if samples]
+    return ", ".join([f"ModelNew {figure(step.opweld_ms.median, 'ms')}", *told])
 
 
 def _notes(timing: Timing) -> tuple[str, ...]:

@@ -1,1 +1,0 @@
-"""What is written down of a compilation, for whoever reads its plan later."""
