@@ -452,6 +452,15 @@ def test_pools_ask_for_exact_products():
     assert "too large errors" in pair.reasons["pooled-convolution-finite"]
 
 
+@pytest.mark.parametrize("form", [mean_padded, pool_of_conv, one_tap_behind, norm_behind], **ids)
+def test_calls_have_their_price(form):
+    """Where launches take longer than the work, several do not take the place of one or two."""
+    own = form is not norm_behind
+    costs = Costs(flops_per_s=1e15, bytes_per_s=1e15, call_s=1.0, own_products=own)
+    pair = pair_of(form, FINITE, DType.F32, costs)
+    assert pair.after.rewritten == () and pair.reasons
+
+
 def test_epilogues_are_free():
     costs = Costs(flops_per_s=1e15, bytes_per_s=1.0, own_products=True)
     pair = pair_of(norm_behind, FINITE, DType.F32, costs)

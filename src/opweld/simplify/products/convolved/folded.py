@@ -65,7 +65,8 @@ def _why_not(match: Match, layer: ChannelMap, steps: FeatureSteps, exact: bool) 
     if match.costs.own_products and match.root.type.dtype is DType.F32:
         return "they are computed in the kernel of the product"
     passes = match.costs.seconds(0, match.root.type.size_bytes * 2)
-    weight = match.costs.seconds(0, layer.weight.type.size_bytes * 2)
+    # Both the weight and the bias have kernels of their own.
+    weight = match.costs.seconds(0, layer.weight.type.size_bytes * 2) + match.costs.call_s
     if passes < LEAST_GAIN * weight:
         return "scaling the weight takes no less time"
     if exact:

@@ -30,6 +30,7 @@ from .convolution import Convolution, Span, convolution_of, span_of
 
 LEAST_GAIN = 1.25
 """How many times slower the convolution has to be than what adds up its input."""
+_CALLS_BESIDE = 4
 _JOINED = {Op.SUM: Op.ADD, Op.AMIN: Op.MINIMUM, Op.AMAX: Op.MAXIMUM}
 
 
@@ -72,6 +73,9 @@ def _why_not(match: Match, found: Averaged, exact: bool) -> str | None:
     own = costs.seconds(conv.flops, conv.x.type.size_bytes + conv.call.type.size_bytes * 2)
     reads = 1 if _core(conv) is not None else conv.taps[-1]
     added = costs.seconds(0, conv.x.type.size_bytes * (reads * (3 if exact else 1)))
+    # Each span of an axis but the last, what is joined and edges; then products.
+    of_spans = 2 + sum(conv.taps[:-1]) + len(conv.taps)
+    added += costs.call_s * (of_spans * (2 if exact else 1) + _CALLS_BESIDE)
     if own < LEAST_GAIN * added:
         return "adding up the convolution's input takes no less time than the convolution"
     return None

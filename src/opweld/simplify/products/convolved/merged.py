@@ -31,6 +31,7 @@ from .mean import text_of
 LEAST_GAIN = 1.25
 _IN_CALLS = (DType.F32, DType.F64)
 _LARGEST = 2.0**20
+_CALLS_OF_WEIGHTS = 5  # conversions, and the bias
 _FLOAT64 = 4  # times that an operation of float64 takes
 
 
@@ -171,6 +172,7 @@ def _why_not(match: Match, found: Merging, exact: bool) -> str | None:
     first = costs.seconds(found.inner.flops, moved + middle)
     one = first + costs.seconds(before - found.inner.flops, middle + result)
     other = costs.seconds(after, moved + result) + costs.seconds(of_weights, weights * 4)
+    other += costs.call_s * _CALLS_OF_WEIGHTS
     if one < LEAST_GAIN * other:
         number = costs.number
         flops = f"{number(after) / 1e9:.3g} Gflop instead of {number(before) / 1e9:.3g}"

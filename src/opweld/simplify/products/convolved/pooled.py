@@ -34,6 +34,7 @@ from .windows import Windows, condensed, windows_of, without_windows
 LEAST_GAIN = 1.25
 _IN_CALLS = (DType.F32, DType.F64)
 _LARGEST = 2.0**20
+_CALLS_AN_AXIS = 3  # for the sums of the weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +135,7 @@ def _why_not(match: Match, found: Pooled, exact: bool) -> str | None:
     before = whole + costs.seconds(0, conv.call.type.size_bytes + written)
     passes = 2 if found.axes is None or _needs_pad(found) else 1
     after = costs.seconds(found.flops, moved + written) + costs.seconds(0, moved) * (passes - 1)
+    after += costs.call_s * len(conv.taps) * (_CALLS_AN_AXIS if found.axes is not None else 0)
     if before < LEAST_GAIN * after:
         return "one convolution takes no less time"
     return None

@@ -47,6 +47,8 @@ def _better(match: Match, chain: Chain) -> Tree | None:
     """Another order that takes less time by enough."""
     best = cheapest(chain, match.costs)
     before, after = (seconds(chain, tree, match.costs) for tree in (chain.tree, best))
+    # What is added between two products goes through those behind it by itself.
+    after += match.costs.call_s * sum(not factor.is_plain for factor in chain.factors[:-1])
     return best if before >= LEAST_GAIN * after else None
 
 
