@@ -48,3 +48,8 @@ def kills_once(unit: dict[str, Any]) -> dict[str, Any]:
         os.kill(os.getppid(), signal.SIGKILL)
         time.sleep(1000)
     return {"passed": True}
+
+
+def harmful_in_forties(unit: dict[str, Any]) -> dict[str, Any]:
+    """Any number of units, of which each forty do as the first."""
+    return harmful({**unit, "name": str(int(unit["name"]) % NUM_UNITS)})

@@ -6,9 +6,10 @@ import time
 from collections import Counter
 from types import TracebackType
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live
 from rich.progress_bar import ProgressBar
+from rich.table import Table
 from rich.text import Text
 
 from opweld.suite.driver import Progress
@@ -100,7 +101,7 @@ def lasting(seconds: float) -> str:
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def _panel(progress: Progress) -> Group:
+def _panel(progress: Progress) -> Table:
     done = progress.ended + progress.kept + progress.repeated
     bar = ProgressBar(total=progress.total, completed=done, pulse=progress.total is None)
     lines = [f"{counted(progress)}, {progress.running} running"]
@@ -110,4 +111,8 @@ def _panel(progress: Progress) -> Group:
     lines.append(f"{progress.verdicts[PASSED]} passed")
     lines += [f"{num} {words}" for words, num in failures(progress).most_common(_SHOWN)]
     lines += [f"{num} attempts ended by: {fault}" for fault, num in progress.faults.most_common()]
-    return Group(bar, *(Text(line, no_wrap=True, overflow="ellipsis") for line in lines))
+    table = Table.grid(expand=True)
+    table.add_row(bar)
+    for line in lines:
+        table.add_row(Text(line, no_wrap=True, overflow="ellipsis"))
+    return table

@@ -62,6 +62,8 @@ class WorkerProcess:
         self._log, self._buffer = b"", b""
         reads, writes = os.pipe()
         caches = {name: str(self._folder / "caches" / name.lower()) for name in CACHES}
+        for folder in (str(self._folder / "builds"), *caches.values()):
+            os.makedirs(folder)
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", f"{__package__}.serve", str(writes), self._folder],

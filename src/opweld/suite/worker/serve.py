@@ -67,9 +67,9 @@ def _serve(
             if lock is not None:
                 lock.release()
         else:
-            _clear(bench.builds)
             tell(*_answered(from_plain(Task, value), bench))
-            _clear(folder / "caches")
+            for used in (bench.builds, *(folder / "caches").iterdir()):
+                _clear(used)
 
 
 def _answered(task: Task, bench: Bench) -> tuple[str, Any]:
@@ -102,9 +102,14 @@ def _closed(bench: Bench) -> Iterator[None]:
 
 
 def _clear(folder: Path) -> None:
-    """What one unit has left there is nothing to the next."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True, exist_ok=True)
+    """What one unit has left there is nothing to the next. The folder itself stays: a sandbox that
+    is warm lets its processes write to this one, not to another of its name.
+    """
+    for left in folder.iterdir():
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            left.unlink()
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
