@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opweld.interface.suite_progress import SuiteProgress, lasting, summary
+from opweld.interface.commands.suite_progress import SuiteProgress, lasting, summary
 from rich.console import Console
 from tests.unit.suite.test_store import filled, result
 from typer.testing import CliRunner
