@@ -11,7 +11,7 @@ import inspect
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,9 +21,10 @@ from rich.console import Console
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from opweld import driver
+from opweld import account, driver
+from opweld.account import Account
 from opweld.compiled import Compiled, PlanRow
-from opweld.delivery import check_result, partial_result, publish
+from opweld.delivery import check_output, check_result, partial_result, publish, write_whole
 from opweld.errors import UserError
 from opweld.interface import logs
 from opweld.interface.embed import embedded_source, is_importable
@@ -40,6 +41,7 @@ from opweld.options import Options, from_environment, listed
 from opweld.pipeline import Delivery, Follower, settings_of
 from opweld.pipeline import optimize as run_line
 from opweld.process.builder import build_in_child
+from opweld.report import frame, page
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +124,26 @@ class Result:
         judgement = self.delivery.judgement
         return report.verdict_line(judgement) if judgement else "not verified"
 
+    def report(self, path: str | Path) -> Path:
+        """Writes the report: one page for a browser, which needs no network.
+
+        Raises:
+            OutputNotWritable: the place cannot be written.
+        """
+        out = Path(path)
+        check_output(out)
+        write_whole(out, page(self._account()))
+        return out
+
     def _repr_html_(self) -> str:
-        heading = f"<b>opweld</b>: {html.escape(self.summary())}"
-        rows = "".join(_table_row(row, self.kernels) for row in self.plan)
-        names = "".join(f"<th>{name}</th>" for name in ("group", "kind", "ops", "ms", "reason"))
-        source = f"<details><summary>source</summary><pre>{html.escape(self.text)}</pre></details>"
-        return f"{heading}<table><tr>{names}</tr>{rows}</table>{source}"
+        return f"<p><b>opweld</b>: {html.escape(self.summary())}</p>{frame(self._account())}"
+
+    def _account(self) -> Account:
+        """Named by the class: the files that were judged are gone."""
+        name = type(self.module).__mro__[1].__name__
+        return replace(
+            account.of_delivery(self.delivery), model=name, model_new=f"{name} of opweld"
+        )
 
 
 def optimize(
@@ -351,10 +367,3 @@ def _stand_in(held: Held) -> None:
         vars(stand_in).update(vars(sys.modules[home]))
     stand_in.__name__ = name
     sys.modules[name] = stand_in
-
-
-def _table_row(row: PlanRow, kernels: Sequence[KernelTiming]) -> str:
-    times = {kernel.name: kernel.ms for kernel in kernels}
-    ms = times.get(row.name)
-    cells = (row.name, row.kind, " ".join(row.ops), f"{ms:.4g}" if ms else "", row.reason)
-    return "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 
@@ -19,7 +19,10 @@ class PlanRow:
     times of a copy of the bytes that it moves. `lines` are the user's whose calls became the
     reductions of the kernel, `places` all that it computes ("gelu.py:13"), and `module` is the path
     of the submodule whose forward it is part of. `planned_name` names the group alone where `name`
-    is that of an earlier one whose kernel it shares.
+    is that of an earlier one whose kernel it shares. `number` counts the rows of
+    an account; `reads` are the numbers of the groups whose values it reads, `inputs` the inputs of
+    the forward that it reads, and `is_result` says that the forward returns a value of its own. In
+    the body of a loop they are the body's, and `loop` is the loop's label.
     """
 
     name: str
@@ -37,6 +40,11 @@ class PlanRow:
     planned_name: str = ""
     places: tuple[str, ...] = ()
     module: str = ""
+    loop: str = ""
+    number: int = 0
+    reads: tuple[int, ...] = ()
+    inputs: tuple[str, ...] = ()
+    is_result: bool = False
 
     @property
     def is_kernel(self) -> bool:
@@ -55,7 +63,8 @@ class Compiled:
     `stages` maps each stage's name to its canonical text; `library` lists the ops left to PyTorch
     and why; `rules` the rules that fired, with what each promises about numbers; `seconds` the time
     each stage took; `rewritten` says what became of the mathematics, a sentence each, and
-    `saved_flops` how many operations less the example's call takes for it.
+    `saved_flops` how many operations less the example's call takes for it. `kernel_texts` has the
+    source of each kernel by its name, `line_texts` the user's lines by their places.
     """
 
     text: str
@@ -67,6 +76,8 @@ class Compiled:
     seconds: dict[str, float] = field(default_factory=dict)
     rewritten: tuple[str, ...] = ()
     saved_flops: int = 0
+    kernel_texts: dict[str, str] = field(default_factory=dict)
+    line_texts: dict[str, str] = field(default_factory=dict)
 
     @property
     def main_rows(self) -> tuple[PlanRow, ...]:
@@ -82,8 +93,11 @@ class Compiled:
         return asdict(self)
 
 
+_LISTS = tuple(field.name for field in fields(PlanRow) if str(field.type).startswith("tuple"))
+
+
 def _row(data: dict[str, Any]) -> PlanRow:
-    lists = {name: tuple(data[name]) for name in ("ops", "lines", "places")}
+    lists = {name: tuple(data[name]) for name in _LISTS}
     return PlanRow(**{**data, **lists})
 
 

@@ -192,9 +192,9 @@ def _publish_folder(partial: Path, out: Path) -> None:
             raise
 
 
-def write_whole(out: Path, text: str) -> None:
+def write_whole(out: Path, content: str | bytes) -> None:
     with _partial(out, folder=False) as partial:
-        partial.write_text(text, "utf-8")
+        partial.write_bytes(content.encode() if isinstance(content, str) else content)
         publish(partial, out)
 
 

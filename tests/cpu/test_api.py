@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import subprocess
 import sys
@@ -145,13 +146,16 @@ def test_modules_of_pytorch_itself(module: nn.Module, shape: tuple[int, ...]) ->
     torch.testing.assert_close(result.module(x), module(x))
 
 
-def test_what_the_result_shows() -> None:
+def test_what_the_result_shows(tmp_path: Path) -> None:
     result = opweld.optimize(Gated(32), torch.randn(5, 32), check=False)
     row = next(row for row in result.plan if row.kind == "pointwise")
     assert {"sigmoid", "mul", "tanh"} <= set(row.ops)
-    assert row.name in repr(result) and "not verified" in repr(result)
-    shown = result._repr_html_()
-    assert f"<td>{row.name}</td>" in shown and "<pre>" in shown
+    assert "1 kernel, 1 call left to PyTorch" in repr(result) and "not verified" in repr(result)
+    shown = html.unescape(result._repr_html_())
+    assert "not verified" in shown and f'title="{row.name}"' in shown
+    assert "<h1>Gated</h1>" in shown and str(Path.cwd()) not in shown
+    page = result.report(tmp_path / "page.html").read_text("utf-8")
+    assert row.name in page and page.startswith("<!DOCTYPE html>")
     assert "Not verified" in result.text.split('"""')[1]
     assert (result.verdict, result.timing) == (None, None)
 

@@ -50,6 +50,7 @@ MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
 # Files that a reader makes, or that a command writes for him.
 MADE = (
     *("_new.py", "MODEL.py", "OTHER.py", "gelu_hand.py", "x.py", "chain.json", "account.json"),
+    *("ACCOUNT.json", "gelu.json", "gelu.html"),
     *(ORIGINAL, SUPPORT, "/K.cu", "/K_host.cpp", "K.cpp", "/device.cuh", "/host.h"),
 )
 PATH = re.compile(r"[\w./-]+\.(?:py|h|cuh|md|csv|txt|json|toml|yaml|cu|cpp)|[\w.-]+/[\w./-]*")

@@ -27,6 +27,7 @@ from opweld.judge.values import (
     Settings,
     Timing,
     Verdict,
+    to_plain,
 )
 from opweld.options import Options
 from opweld.pipeline import Delivery, NotEquivalent, optimize
@@ -104,7 +105,8 @@ class Judge:
         self.settings.append(settings)
         kernels = ast.literal_eval(self.judged[-1].splitlines()[1].removeprefix("kernels = "))
         ours = sum(self.cost_ms.get(name, 1.0) for name in kernels) if kernels else 10.0
-        ours += self.beside_ms if kernels else 0.0
+        changed = "# algebra = exact" in self.judged[-1]
+        ours += self.beside_ms if kernels or changed else 0.0
         timing = Timing(
             samples(10.0),
             samples(6.0),
@@ -216,6 +218,33 @@ def test_a_file_that_is_wrong_without_algebra_is_not_delivered(tmp_path: Path) -
     with pytest.raises(NotEquivalent):
         run(tmp_path, judge, rewriting)
     assert len(judge.judged) == 2
+
+
+def test_calls_that_are_slower_when_rewritten_are_undone(tmp_path: Path) -> None:
+    """First the kernel goes back; PyTorch's calls alone, rewritten, are slower still."""
+
+    class Slow(Judge):
+        def __call__(self, model: Path, new: Path, *args: Any) -> Judgement:
+            self.beside_ms = 0.0 if "algebra = off" in new.read_text() else 15.0
+            return super().__call__(model, new, *args)
+
+    judge = Slow(cost_ms={"k1": 9.0})
+    delivery = run(tmp_path, judge, rewriting)
+    assert [decision.undoes for decision in delivery.decisions] == [False, True, False]
+    assert not delivery.compiled.rewritten
+    assert [row.name for row in delivery.compiled.fused] == ["k1"]
+    assert delivery.notes[0].startswith(
+        "the mathematics is as it was (--algebra off): rewritten, ModelNew took 2.5 times eager's"
+    )
+
+
+def test_calls_that_are_faster_when_rewritten_stand(tmp_path: Path) -> None:
+    def without_kernels(path: Path, *args: Any) -> Compiled:
+        return replace(rewriting(path, *args), plan_rows=())
+
+    delivery = run(tmp_path, Judge(), without_kernels)
+    assert delivery.compiled.rewritten and not delivery.decisions[-1].undoes
+    assert not any("is the original" in note for note in delivery.notes)
 
 
 def test_the_worst_kernel_goes_back_first(tmp_path: Path) -> None:
@@ -330,7 +359,7 @@ def test_what_gains_by_its_own_measurement_goes_back_last(tmp_path: Path) -> Non
 
 def test_the_account_says_what_was_decided_and_why(tmp_path: Path) -> None:
     judge = Judge(cost_ms={"k1": 1.0, "k2": 20.0})
-    data = account.of_delivery(run(tmp_path, judge, compiler("k1", "k2")))
+    data = to_plain(account.of_delivery(run(tmp_path, judge, compiler("k1", "k2"))))
     first, last = data["decisions"]
     assert first["given_back"] == ["k2"] and "significantly slower" in first["reason"]
     assert first["comparison"] == {
@@ -387,7 +416,7 @@ def test_a_kernel_has_the_plans_account(tmp_path: Path, suffix: str) -> None:
 
 def test_the_account_has_what_the_contract_names(tmp_path: Path) -> None:
     delivery = run(tmp_path, Judge(), compiler("k1"))
-    data = account.of_delivery(delivery)
+    data = to_plain(account.of_delivery(delivery))
     assert (data["schema_version"], data["target"], data["device"]) == (1, "cpu", "A CPU")
     assert data["verdict"]["checks"][0]["error_vs_f64"] == {"rms": 1e-8, "max": 3e-7}
     assert {"eager_error_vs_f64", "max_ulp"} <= data["verdict"]["checks"][0].keys()
@@ -404,7 +433,7 @@ def test_the_account_has_what_the_contract_names(tmp_path: Path) -> None:
 def test_both_accounts_have_the_same_fields(tmp_path: Path) -> None:
     delivery = run(tmp_path, Judge(), compiler("k1"))
     assert delivery.judgement is not None
-    judged = account.of_judgement(delivery.model, delivery.out, delivery.judgement)
-    unjudged = account.of_delivery(replace(delivery, judgement=None))
-    assert list(account.of_delivery(delivery)) == list(unjudged)
+    judged = to_plain(account.of_judgement(delivery.model, delivery.out, delivery.judgement))
+    unjudged = to_plain(account.of_delivery(replace(delivery, judgement=None)))
+    assert list(to_plain(account.of_delivery(delivery))) == list(unjudged)
     assert set(judged) == set(unjudged)

@@ -44,6 +44,10 @@ def delivery() -> Delivery:
     return Delivery(MODEL, NEW, COMPILED, JUDGEMENT, ("a note",), decisions)
 
 
+def written(made: Account) -> dict[str, Any]:
+    return dict(to_plain(made))
+
+
 def schema(command: str) -> dict[str, Any]:
     return dict(json.loads(GENERATE["schema_file"](command).read_text("utf-8")))
 
@@ -61,13 +65,15 @@ def test_the_files_are_fresh_and_are_schemas(command: str) -> None:
 
 
 def test_accounts_of_every_kind_are_valid() -> None:
-    judged = account.of_judgement(MODEL, NEW, JUDGEMENT)
+    judged = written(account.of_judgement(MODEL, NEW, JUDGEMENT))
     early = replace(JUDGEMENT, verdict=Verdict(False, "F", (), "no"), timing=None, environment=None)
-    delivered = account.of_delivery(delivery())
+    delivered = written(account.of_delivery(delivery()))
     assert not refused(judged, "check")
-    assert not refused(account.of_judgement(MODEL, NEW, early), "check")
+    assert not refused(written(account.of_judgement(MODEL, NEW, early)), "check")
     assert not refused(delivered, "optimize")
-    assert not refused(account.of_delivery(Delivery(MODEL, NEW, COMPILED, None)), "optimize")
+    assert not refused(
+        written(account.of_delivery(Delivery(MODEL, NEW, COMPILED, None))), "optimize"
+    )
     assert delivered["library"] == [{"op": "sort", "reason": "no kernel for it"}]
     assert delivered["rules"] == [{"name": "mul-one", "numerics": "EXACT"}]
 
@@ -75,7 +81,7 @@ def test_accounts_of_every_kind_are_valid() -> None:
 def test_figures_that_are_not_finite_are_valid() -> None:
     check = replace(OWN, max_ulp=math.inf, scale=math.nan)
     verdict = replace(JUDGEMENT.verdict, checks=(check,))
-    data = account.of_judgement(MODEL, NEW, replace(JUDGEMENT, verdict=verdict))
+    data = written(account.of_judgement(MODEL, NEW, replace(JUDGEMENT, verdict=verdict)))
     assert data["verdict"]["checks"][0]["max_ulp"] == "inf"
     assert not refused(data, "check")
 
@@ -95,7 +101,7 @@ BREAKS: dict[str, tuple[tuple[Any, ...], Any]] = {
 @pytest.mark.parametrize("broken", BREAKS)
 def test_what_is_not_an_account_is_refused(broken: str) -> None:
     (*way, last), value = BREAKS[broken]
-    data = account.of_judgement(MODEL, NEW, JUDGEMENT)
+    data = written(account.of_judgement(MODEL, NEW, JUDGEMENT))
     inner: Any = data
     for step in way:
         inner = inner[step]
@@ -106,13 +112,13 @@ def test_what_is_not_an_account_is_refused(broken: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(schema("check")["required"]))
 def test_every_field_is_required(name: str) -> None:
-    data = account.of_judgement(MODEL, NEW, JUDGEMENT)
+    data = written(account.of_judgement(MODEL, NEW, JUDGEMENT))
     del data[name]
     assert refused(data, "check")
 
 
 def test_the_account_survives_the_way_there_and_back() -> None:
-    data = account.of_delivery(delivery())
+    data = written(account.of_delivery(delivery()))
     assert to_plain(from_plain(Account, json.loads(json.dumps(data)))) == data
 
 

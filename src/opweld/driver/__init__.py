@@ -21,9 +21,10 @@ import torch._dynamo  # torch.export imports it at its first call, for more than
 from opweld import __version__
 from opweld.capture import Asked, capture, capture_submodules
 from opweld.capture.flags import allows_tf32, allows_tf32_convolutions
-from opweld.compiled import Compiled, PlanRow
+from opweld.compiled import Compiled
 from opweld.driver.backwards import backward_text, backwards_of, head_lines
-from opweld.driver.rows import kept_row, left_row, row_of
+from opweld.driver.costs import costs_of
+from opweld.driver.rows import kept_row, left_row, line_texts, rows_of
 from opweld.emission.classes import submodules_of
 from opweld.emission.replay import replay
 from opweld.emit import emit
@@ -38,7 +39,7 @@ from opweld.ir.kernels.source import NO_LIBRARIES
 from opweld.ir.loop import loop_of
 from opweld.ir.measured import Table, Tunable
 from opweld.ir.original import BackwardPart, Original, Part, bodies_of, forwards_of
-from opweld.ir.plan import Conditions, GroupKind, Plan, PointwiseSchedule, Sizes
+from opweld.ir.plan import Conditions, Plan, PointwiseSchedule, Sizes
 from opweld.ir.rules.algebra import Algebra
 from opweld.ir.rules.effects import file_lines, plan_lines, saved_flops
 from opweld.ir.rules.rewrite import Simplified
@@ -105,7 +106,7 @@ def compile_module(
         def fuses(variant: Variant) -> bool:
             quiet = Trace(replace(options, dump=None), check)
             found = _with_bodies(quiet, variant, target, options, table)
-            return any(line.part.fuses for line in found)
+            return any(line.part.runs for line in found)
 
         found = _by_submodules(trace, call, original, options, fuses, refusal)
         kept = isinstance(refusal, OriginalKept) or options.exclude  # all was given back
@@ -184,8 +185,9 @@ def tunables_of(ready: Ready, options: Options, table: Table) -> tuple[Tunable, 
     """
     variant = ready.captured.variants[0]
     arena, algebra = arena_of(variant.graph), Algebra(options.algebra)
-    graph = simplify(variant.graph, arena, None, algebra).graph
     conditions = _conditions(variant, options)
+    costs = costs_of(ready.target, conditions)
+    graph = simplify(variant.graph, arena, None, algebra, costs).graph
     plan = make_plan(graph, ready.target, options.exclude, "", conditions, table)
     found = tunables(plan.graph, plan, ready.target, conditions, table)
     return tuple(_distinct(each, plan, ready.target.language) for each in found)
@@ -246,7 +248,8 @@ def _compile(trace: Trace, ready: Ready, options: Options, table: Table) -> Comp
     _note_texts(trace, captured, lines, backwards, text)
     trace.note("kernel", "\n".join(map(to_text, kernels)))
     trace.note("source", source.text, ".cu" if "__global__" in source.text else ".cpp")
-    return _account(trace, captured, lines, text, target)
+    kernel_texts = {kernel.group: kernel.text.strip("\n") for kernel in source.kernels}
+    return replace(_account(trace, captured, lines, text, target), kernel_texts=kernel_texts)
 
 
 def _backwards(
@@ -286,8 +289,8 @@ def _with_bodies(
 
 def _is_kept(lines: tuple[_Line, ...]) -> bool:
     """Whether a variant has kernels, or is that of the example call."""
-    fuses = any(line.part.fuses for line in lines)
-    return fuses or not lines[0].part.variant.guard_suffix
+    runs = any(line.part.runs for line in lines)
+    return runs or not lines[0].part.variant.guard_suffix
 
 
 def _down(
@@ -302,7 +305,8 @@ def _down(
     conditions = _conditions(variant, options)
     conditions = replace(conditions, sizes=(*conditions.sizes, *sizes))
     arena, algebra = arena_of(variant.graph), Algebra(options.algebra)
-    simplified = trace.run("simplify", simplify, variant.graph, arena, None, algebra)
+    costs = costs_of(target, conditions)
+    simplified = trace.run("simplify", simplify, variant.graph, arena, None, algebra, costs)
     plan = trace.run(
         "plan",
         make_plan,
@@ -316,8 +320,8 @@ def _down(
     plan = trace.run("lower", with_tensor_lists, plan, _by_skeleton(target))
     kernels = trace.run("lower", lower, plan)
     plan = with_traffic(plan, kernels, target, conditions.sizes)
-    rewrites = plan_lines(simplified.rewritten, algebra, conditions.sizes)
-    part = Part(_of_products(variant, plan), plan, kernels)
+    rewrites = plan_lines(simplified.rewritten, algebra, conditions.sizes, simplified.left)
+    part = Part(_of_products(variant, plan), plan, kernels, bool(simplified.rewritten))
     return _Line(
         simplified, part, tuple(rewrites), tuple(file_lines(simplified.rewritten, algebra))
     )
@@ -350,7 +354,7 @@ def _as_it_is(trace: Trace, original: Original, target: Target, refusal: Capture
     text = trace.run("emit", emit, original, (), NO_LIBRARIES, head)
     trace.note("plan", f"plan for {target.name}\nforward  library\n  reason: {refusal}\n")
     trace.note("emit", text)
-    row = PlanRow("forward", GroupKind.LIBRARY.value, (), str(refusal))
+    row = left_row("", str(refusal))
     left = ((row.name, row.reason),)
     return Compiled(text, target.name, (row,), trace.texts, left, (), trace.seconds)
 
@@ -377,7 +381,7 @@ def _head(original: Original, target: Target, parts: tuple[Part, ...], captured:
     for name, count in Counter(group.name for group in groups).items():
         often = f" ({count} times)" if count > 1 else ""
         lines.append(f"{name}{often}: {reasons[name]}.")
-    if not groups:
+    if not groups and not any(part.runs for part in parts):
         lines.append(f"{AS_IT_IS}.")
     return "\n".join(lines)
 
@@ -418,7 +422,7 @@ def _account(
     trace: Trace, captured: Capture, lines: list[_Line], text: str, target: Target
 ) -> Compiled:
     parts = [line.part for line in lines]
-    rows = [row_of(group, target, part) for part in parts for group in part.plan.groups]
+    rows = rows_of(parts, target)
     rows += [kept_row(state, reason) for state, reason in captured.kept]
     rows += [left_row(paths, reason) for paths, reason in captured.left]
     left = [row for row in rows if row.kind == "library"]
@@ -433,6 +437,7 @@ def _account(
         rewritten=tuple(dict.fromkeys(each for line in lines for each in line.head)),
         seconds=trace.seconds,
         saved_flops=_saved_flops(lines[0]),
+        line_texts=line_texts(parts),
     )
 
 

@@ -49,6 +49,30 @@ def package_files(text: str) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
+class LibraryTexts:
+    """The whole texts that a library is built of: `host` holds all of it on the CPU."""
+
+    first: str
+    host: str
+    cuda: str
+
+
+def library_texts(text: str) -> tuple[LibraryTexts, ...]:
+    """What each library of the single file is built of, as the file itself hands it over."""
+    file = _File(text)
+
+    def joined(names: list[str]) -> str:
+        return "\n".join(file.strings[name] for name in names)
+
+    return tuple(
+        LibraryTexts(each.first, joined(each.host), joined(each.kernels))
+        if each.on_cuda
+        else LibraryTexts(each.first, joined([*each.kernels, *each.host]), "")
+        for each in file.libraries
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class _Library:
     """The name of a library's first operator, the names of its sources, headers first, and its
     entry in the list of libraries.

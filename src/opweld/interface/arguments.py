@@ -134,6 +134,10 @@ Json = Annotated[
     Path | None,
     typer.Option("--json", metavar="FILE", help="Write everything as JSON; - is standard output."),
 ]
+Html = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="FILE", help="Write the report, a page for a browser."),
+]
 Verbose = Annotated[
     bool, typer.Option("-v", "--verbose", help="Show every check, kernel and reason.")
 ]

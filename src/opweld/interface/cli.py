@@ -1,4 +1,4 @@
-"""The command line: `opweld optimize | check | plan | tune | suite | doctor`.
+"""The command line: `opweld optimize | check | plan | tune | suite | report | package | doctor`.
 
 Exit codes: 0 done and equivalent; 1 not equivalent, crashed or timed out while judged; 2 bad input
 or usage; 130 interrupted.
@@ -7,17 +7,19 @@ or usage; 130 interrupted.
 from __future__ import annotations
 
 import functools
+import os
 import shlex
+import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from opweld import __version__, account
-from opweld.delivery import check_output, default_output, json_text, write_json
-from opweld.interface import doctor, suite
+from opweld.delivery import default_output
+from opweld.interface import doctor
 from opweld.interface.arguments import (
     Accepted,
     Algebraic,
@@ -30,6 +32,7 @@ from opweld.interface.arguments import (
     Dtype,
     Dynamic,
     Either,
+    Html,
     Json,
     Judgeable,
     Judged,
@@ -53,7 +56,11 @@ from opweld.interface.arguments import (
     Verbose,
     choice,
 )
+from opweld.interface.asked import Asked
 from opweld.interface.choices import accepted, begin, examples, judged_mode, scope_of
+from opweld.interface.commands import suite
+from opweld.interface.commands.package_command import package_command
+from opweld.interface.commands.report_command import report_command
 from opweld.interface.exits import exit_with, say
 from opweld.interface.pairs import SAME_FILE, Pair, pair_of
 from opweld.interface.progress import JUDGED, Progress
@@ -61,7 +68,7 @@ from opweld.interface.show import show_delivery, show_judgement
 from opweld.interface.summary import append_summary, markdown, summary_file
 from opweld.judge import check as judge_pair
 from opweld.judge import started
-from opweld.judge.values import Settings
+from opweld.judge.values import Judgement, Settings
 from opweld.model_file import read_source
 from opweld.options import Options, from_environment, listed
 from opweld.pipeline import NotEquivalent, optimize, settings_of
@@ -72,7 +79,6 @@ from opweld.tune import show as tuned
 from opweld.tune.values import KINDS, Search
 
 STAGES = ("graph", "plan", "kernel", "source")
-STANDARD_OUTPUT = Path("-")
 
 app = typer.Typer(
     name="opweld",
@@ -118,6 +124,7 @@ def optimize_command(
     thorough: Thorough = False,
     go_on: All = False,
     json: Json = None,
+    html: Html = None,
     verbose: Verbose = False,
     time_limit: TimeLimit = None,
     sandbox: Sandboxed = None,
@@ -149,13 +156,13 @@ def optimize_command(
         )
         begin(options)
         read_source(model)
-        _check_json(json)
-        return _optimize(model, out or default_output(model), options, json, verbose)
+        asked = Asked(json, html)
+        return _optimize(model, out or default_output(model), options, asked, verbose)
 
     exit_with(run, debug)
 
 
-def _optimize(model: Path, out: Path, options: Options, json: Path | None, verbose: bool) -> int:
+def _optimize(model: Path, out: Path, options: Options, asked: Asked, verbose: bool) -> int:
     """Writes the faster file and shows how it was judged; the exit code."""
     try:
         with (
@@ -167,12 +174,17 @@ def _optimize(model: Path, out: Path, options: Options, json: Path | None, verbo
                 model, out, options, progress, compile_in_child, build_in_child, judge
             )
     except NotEquivalent as error:
-        show_judgement(error.judgement, (model, out), _console(json), verbose)
-        _write_json(json, account.of_judgement(model, out, error.judgement))
+        show_judgement(error.judgement, (model, out), asked.console, verbose)
+        asked.write(account.of_judgement(model, out, error.judgement, _again(error.judgement)))
         raise
-    show_delivery(delivery, _console(json), verbose)
-    _write_json(json, account.of_delivery(delivery))
+    show_delivery(delivery, asked.console, verbose)
+    asked.write(account.of_delivery(delivery, _again(delivery.judgement)))
     return 0
+
+
+def _again(judgement: Judgement | None) -> str:
+    """The command that does this again."""
+    return account.command_of(sys.argv[1:], os.environ, judgement.seed if judgement else None)
 
 
 @app.command(
@@ -198,6 +210,7 @@ def check_command(
     thorough: Thorough = False,
     go_on: All = False,
     json: Json = None,
+    html: Html = None,
     summary: Summary = None,
     verbose: Verbose = False,
     time_limit: TimeLimit = None,
@@ -228,7 +241,7 @@ def check_command(
         pair = pair_of(model, new, reference, candidate)
         if pair.is_one_file:
             say(f"opweld: note: {SAME_FILE}")
-        _check_json(json)
+        asked = Asked(json, html)
         settings = replace(
             settings_of(options),
             precision=accepted(precision or "match"),
@@ -236,13 +249,13 @@ def check_command(
             reference=pair.reference,
             candidate=pair.candidate,
         )
-        return _check(pair, settings, json, summary_file(summary), verbose)
+        return _check(pair, settings, asked, summary_file(summary), verbose)
 
     exit_with(run, debug)
 
 
 def _check(
-    pair: Pair, settings: Settings, json: Path | None, summary: Path | None, verbose: bool
+    pair: Pair, settings: Settings, asked: Asked, summary: Path | None, verbose: bool
 ) -> int:
     """Judges the pair and shows the judgement; the exit code."""
     with Progress(Console(stderr=True), JUDGED, verbose) as progress:
@@ -252,8 +265,8 @@ def _check(
             settings,
             lambda event: progress.step(event.stage, event.message),
         )
-    show_judgement(judgement, pair.names, _console(json), verbose)
-    _write_json(json, account.of_judgement(*pair.names, judgement))
+    show_judgement(judgement, pair.names, asked.console, verbose)
+    asked.write(account.of_judgement(*pair.names, judgement, _again(judgement)))
     if summary:
         append_summary(summary, markdown(judgement, pair.names))
     return judgement.exit_code
@@ -345,7 +358,7 @@ def tune_command(
         begin(options)
         asked = Search(tuning.kinds_of(kind), limit, _command(model, target, kind, batch))
         read_source(model)
-        _check_json(json)
+        asked_json = Asked(json)
         if write:
             tuning.check_table(options)
         with Progress(Console(stderr=True), verbose=True) as progress:
@@ -353,8 +366,8 @@ def tune_command(
         written = write and bool(found.rows)
         if written:
             tuning.apply(found)
-        tuned.show(found, written, _console(json))
-        _write_json(json, tuning.account(model, asked, found, written))
+        tuned.show(found, written, asked_json.console)
+        asked_json.write_data(tuning.account(model, asked, found, written))
         return 0
 
     exit_with(run, debug)
@@ -367,6 +380,18 @@ def _command(model: Path, target: str | None, kind: str | None, batch: int | Non
     return shlex.join(["opweld", "tune", str(model), *words])
 
 
+app.command(
+    "report",
+    short_help="Make a page of the account of a run.",
+    epilog=examples("report gelu.json", "report gelu.json --html out/gelu.html"),
+)(report_command)
+
+
+app.command(
+    "package",
+    short_help="Make a wheel that needs no compiler.",
+    epilog=examples("package gelu_new.py", "package gelu_new.py --arch sm_90a,sm_80 -o dist"),
+)(package_command)
 app.add_typer(suite.app, name="suite")
 
 
@@ -387,23 +412,6 @@ def doctor_command(
         return 0
 
     exit_with(run, debug)
-
-
-def _check_json(json: Path | None) -> None:
-    if json and json != STANDARD_OUTPUT:
-        check_output(json)
-
-
-def _write_json(json: Path | None, data: dict[str, Any]) -> None:
-    if json == STANDARD_OUTPUT:
-        print(json_text(data), end="")
-    elif json:
-        write_json(json, data)
-
-
-def _console(json: Path | None) -> Console:
-    """Where a result is shown: beside JSON on standard output, on standard error."""
-    return Console(stderr=json == STANDARD_OUTPUT)
 
 
 def main() -> None:

@@ -103,6 +103,21 @@ class Errors:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputErrors:
+    """The figures of one output of several, or of one gradient."""
+
+    output: str
+    dtype: str
+    grade: Grade
+    error_vs_f64: Errors | None
+    eager_error_vs_f64: Errors | None
+    scale: float
+    max_ulp: float
+    ulp_p50: float
+    ulp_p99: float
+
+
+@dataclass(frozen=True, slots=True)
 class Check:
     """One thing that was tried. A skipped check counts as passed and says why in `detail`.
 
@@ -110,6 +125,7 @@ class Check:
 
     The figures are those of the worst output, `output`; they are None where nothing was measured
     (integers, empty outputs, an output equal to eager's bit for bit beside the model's own inputs).
+    `outputs` has those of each output where there are several.
     """
 
     name: str
@@ -127,6 +143,7 @@ class Check:
     ulp_p99: float | None = None
     first_bad_index: tuple[int, ...] | None = None
     unsupported: bool = False
+    outputs: tuple[OutputErrors, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

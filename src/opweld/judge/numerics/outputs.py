@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from opweld.judge.numerics.grade import grade, worst
 from opweld.judge.numerics.noise import NoiseSums
 from opweld.judge.numerics.reference import Block
 from opweld.judge.process.leaf import RemoteLeaf
-from opweld.judge.values import Check, Errors, Grade
+from opweld.judge.values import Check, Errors, Grade, OutputErrors
 from opweld.judge.verify.run import Run
 
 # Against a float64 run, a grade of A or B is delivered.
@@ -192,8 +192,9 @@ class Comparison:
         lowest = worst(graded.values())
         position = max((p for p in graded if graded[p] == lowest), key=self._relative_rms)
         passed = all(g in DELIVERED or self._fits_noise(p) for p, g in graded.items())
-        check = self._figures(name, position, lowest)
-        return replace(check, passed=passed, detail=self._detail(position, lowest, passed, detail))
+        each = tuple(self._errors(p, g) for p, g in graded.items()) if len(graded) > 1 else ()
+        check = replace(self._figures(name, position, lowest), passed=passed, outputs=each)
+        return replace(check, detail=self._detail(position, lowest, passed, detail))
 
     def _add_leaf(
         self, position: int, new: Tensor, eager: Tensor, reference: Tensor, dtype: torch.dtype
@@ -244,26 +245,28 @@ class Comparison:
         return figures.rms / max(figures.eager_rms, figures.half_ulp_rms, 1e-300)
 
     def _figures(self, name: str, position: int, lowest: Grade) -> Check:
+        found = self._errors(position, lowest)
+        failed = lowest not in DELIVERED and not self._fits_noise(position)
+        first_bad = self._index(position, self.sums[position].first_bad) if failed else None
+        figures = {each.name: getattr(found, each.name) for each in fields(found)}
+        return Check(name, True, "", first_bad_index=first_bad, **figures)
+
+    def _errors(self, position: int, graded: Grade) -> OutputErrors:
+        """The figures of one leaf; without errors where there was no float64 run of it."""
         sums = self.sums[position]
         figures, (p50, p99) = sums.figures(), sums.quantiles()
+        ours, eager = (figures.rms, figures.max), (figures.eager_rms, figures.eager_max)
         against_eager = position in self.noise
-        failed = lowest not in DELIVERED and not self._fits_noise(position)
-        return Check(
-            name,
-            True,
-            "",
-            grade=lowest,
+        return OutputErrors(
             output=self.run.names[position],
             dtype=str(sums.dtype).removeprefix("torch."),
-            error_vs_f64=None if against_eager else Errors(figures.rms, figures.max),
-            eager_error_vs_f64=None
-            if against_eager
-            else Errors(figures.eager_rms, figures.eager_max),
+            grade=graded,
+            error_vs_f64=None if against_eager else Errors(*ours),
+            eager_error_vs_f64=None if against_eager else Errors(*eager),
             scale=sums.scale,
             max_ulp=sums.max_ulp,
             ulp_p50=p50,
             ulp_p99=p99,
-            first_bad_index=self._index(position, sums.first_bad) if failed else None,
         )
 
     def _index(self, position: int, flat: int | None) -> tuple[int, ...] | None:

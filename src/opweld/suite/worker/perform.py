@@ -20,7 +20,7 @@ from opweld.judge.build.ahead import Ahead, architecture_of
 from opweld.judge.build.locks import BUILDS
 from opweld.judge.process.exit_status import kind_of
 from opweld.judge.process.spawn import Server
-from opweld.judge.values import Judgement, Settings
+from opweld.judge.values import Judgement, Settings, to_plain
 from opweld.options import GPUS, Options
 from opweld.process.builder import build_in_child
 from opweld.process.child import run_child
@@ -195,7 +195,7 @@ def _optimize(task: Task, bench: Bench) -> Answer:
         shutil.rmtree(out.parent, ignore_errors=True)
     files = {default_output(model).name: text}
     notes = "; ".join(delivery.notes)
-    told = account.of_delivery(replace(delivery, out=default_output(model)))
+    told = to_plain(account.of_delivery(replace(delivery, out=default_output(model))))
     seed = delivery.judgement.seed if delivery.judgement else settings.seed
     return Answer(PASSED, "", notes, {**told, "seed": seed}, files)
 
@@ -245,7 +245,7 @@ def _operation(task: Task, bench: Bench) -> Answer:
 
 def _of_judgement(model: Path, new: Path, judgement: Judgement) -> Answer:
     verdict = judgement.verdict
-    told = account.of_judgement(model, new, judgement)
+    told = to_plain(account.of_judgement(model, new, judgement))
     if verdict.passed:
         return Answer(PASSED, "", verdict.reason, told)
     failures = verdict.failures

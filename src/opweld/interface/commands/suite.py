@@ -34,8 +34,7 @@ from opweld.interface.arguments import (
     Training,
 )
 from opweld.interface.choices import accepted, begin, examples, judged_mode, scope_of
-from opweld.interface.exits import exit_with, say
-from opweld.interface.suite_arguments import (
+from opweld.interface.commands.suite_arguments import (
     Address,
     Builders,
     Do,
@@ -50,7 +49,8 @@ from opweld.interface.suite_arguments import (
     StoreFile,
     StoreOption,
 )
-from opweld.interface.suite_progress import SuiteProgress
+from opweld.interface.commands.suite_progress import SuiteProgress
+from opweld.interface.exits import exit_with, say
 from opweld.options import Options, from_environment, listed
 from opweld.pipeline import settings_of
 from opweld.suite import asking

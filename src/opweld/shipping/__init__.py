@@ -1,0 +1,1 @@
+"""Emitted files with their libraries built: wheels for machines without a compiler."""
