@@ -77,9 +77,13 @@ def test_a_fault_of_the_machine_is_tried_again_and_the_answer_counts(tmp_path: P
     assert (row["verdict"], row["attempts"]) == ("passed", 2)
 
 
-def test_nothing_is_left_of_a_driver_that_was_killed(tmp_path: Path) -> None:
+@engines
+def test_nothing_is_left_of_a_driver_that_was_killed(
+    engine: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     spec, store = numbered(tmp_path, 4), tmp_path / "suite.sqlite"
-    argv = [*command(spec, store, "hang"), "--time-limit", "500"]
+    where = ["--address", request.getfixturevalue("ray_address")] if engine == "ray" else []
+    argv = [*command(spec, store, "hang", "--engine", engine, *where), "--time-limit", "500"]
     driver = subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.DEVNULL)
     wait_for(lambda: len(running(spec)) >= 2)
     driver.kill()

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from opweld.judge.process.processes import end_with_parent
+
 
 def main(request: Path, answer: Path) -> None:
     """The function gets the unit's fields as a dictionary, and returns one or None."""
     asked = json.loads(request.read_text("utf-8"))
+    end_with_parent()  # a worker that is killed ends nothing any more
+    if os.getppid() != asked["parent"]:
+        return  # it was killed before
     module, _, name = str(asked["do"]).partition(":")
     sys.path[:0] = [asked["folder"]]
     given: dict[str, Any] | None = getattr(import_module(module), name)(asked["unit"])

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from opweld import account, judge, pipeline
 from opweld.compiled import Compiled, from_data
@@ -19,6 +19,7 @@ from opweld.errors import JudgeFailed, OpweldError, UnsupportedTarget, UserError
 from opweld.judge.build.ahead import Ahead, architecture_of
 from opweld.judge.build.locks import BUILDS
 from opweld.judge.process.exit_status import kind_of
+from opweld.judge.process.processes import MARK
 from opweld.judge.process.spawn import Server
 from opweld.judge.values import Judgement, Settings, to_plain
 from opweld.options import GPUS, Options
@@ -49,6 +50,7 @@ from opweld.tune import command as tuning
 
 OPERATION = (sys.executable, "-P", "-m", "opweld.suite.worker.operation")
 _COMPILED = "compiled.json"
+_Given = TypeVar("_Given", Settings, Options)
 _TIMES_OUT = "did not return within its time limit"
 
 
@@ -136,7 +138,7 @@ def _build(task: Task, bench: Bench) -> Answer:
     folder = Path(task.artefacts)
     folder.mkdir(parents=True, exist_ok=True)
     if task.work.do == CHECK:
-        settings = asking.settings_in(task.work)
+        settings = _marked(asking.settings_in(task.work))
         gpu = task.built_for
         environ = architecture_of(f"cuda:{gpu.index}") if gpu else {}
         sandbox = judge.sandbox_of(settings)
@@ -212,7 +214,7 @@ def _compiled(
 
 
 def _tune(task: Task) -> Answer:
-    options, asked = asking.options_in(task.work), asking.search_in(task.work)
+    options, asked = _marked(asking.options_in(task.work)), asking.search_in(task.work)
     model = Path(task.unit.model)
     found = tuning.tune(model, options, asked)
     rows = f"{len(found.rows)} rows proposed" if found.rows else "no row is proposed"
@@ -221,10 +223,10 @@ def _tune(task: Task) -> Answer:
 
 def _operation(task: Task, bench: Bench) -> Answer:
     """A function of the user's own, in a process that is ended as a group at the time limit."""
-    settings = asking.settings_in(task.work)
+    settings = _marked(asking.settings_in(task.work))
     folder = bench.builds
     request, answer = folder / "request.json", folder / "answer.json"
-    request.write_text(json.dumps(asking.of_unit(task)), "utf-8")
+    request.write_text(json.dumps({**asking.of_unit(task), "parent": os.getpid()}), "utf-8")
     finished = run_child(
         [*OPERATION, str(request), str(answer)],
         time_limit_s=settings.time_limit_s,
@@ -259,12 +261,17 @@ def _of_judgement(model: Path, new: Path, judgement: Judgement) -> Answer:
 
 def _options(task: Task, bench: Bench) -> Options:
     """For the GPU of this slot by its name, so that it can be compiled for where none is seen."""
-    options, gpu = asking.options_in(task.work), bench.gpu or task.built_for
+    options, gpu = _marked(asking.options_in(task.work)), bench.gpu or task.built_for
     if gpu is None or options.target not in ("auto", "cuda"):
         return options
     name = "".join(gpu.name.lower().split())
     known: Sequence[str] = [each for each in GPUS if each in name]
     return replace(options, target=known[0]) if known else options
+
+
+def _marked(given: _Given) -> _Given:
+    """The sandbox passes on the mark by which the worker's processes are found when it is gone."""
+    return replace(given, pass_env=(*given.pass_env, MARK))
 
 
 class _building_in:

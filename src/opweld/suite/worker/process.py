@@ -32,7 +32,7 @@ _TICK_S = 0.1
 _READ_BYTES = 1 << 16
 LOG_BYTES = 8192
 _END_S = 10.0
-_FOLDER = "suite"
+_FOLDER, _MARK_FILE = "suite", "mark"
 # Where libraries keep what they build, by their variables: one folder for each slot, emptied after
 # each unit, so that no candidate meets what another has written.
 CACHES = (
@@ -59,6 +59,7 @@ class WorkerProcess:
         self._folder = _new_folder()
         self._mark = secrets.token_hex(8)
         self._marks = {self._mark}
+        (self._folder / _MARK_FILE).write_text(self._mark, "ascii")
         self._log, self._buffer = b"", b""
         reads, writes = os.pipe()
         caches = {name: str(self._folder / "caches" / name.lower()) for name in CACHES}
@@ -174,11 +175,16 @@ def _environment() -> dict[str, str]:
 
 
 def _new_folder() -> Path:
-    """A folder of this process's; those of processes that were killed go."""
+    """A folder of this process's; those of processes that were killed go, with what still runs
+    of them.
+    """
     root = Path(tempfile.gettempdir())
     for left in root.glob(f"{_FOLDER}-*-*"):
         owner = left.name.split("-")[1]
         if owner.isdecimal() and not Path(f"/proc/{owner}").exists():
+            with contextlib.suppress(OSError):
+                for pid in marked((left / _MARK_FILE).read_text("ascii")):
+                    kill(pid)
             shutil.rmtree(left, ignore_errors=True)
     return Path(tempfile.mkdtemp(prefix=f"{_FOLDER}-{os.getpid()}-", dir=root))
 
