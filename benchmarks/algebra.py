@@ -1,7 +1,7 @@
 """Times models whose mathematics opweld changes, beside eager and torch.compile.
 
     python benchmarks/algebra.py                            all of examples/algebra/
-    python benchmarks/algebra.py linear_sum --algebra finite
+    python benchmarks/algebra.py linear_sum --algebra finite      else what an example asks for
     python benchmarks/algebra.py --divide 16                sizes by 16, for a machine without a GPU
 
 For each model: milliseconds of eager, torch.compile and ModelNew, interleaved; two floors, of the
@@ -47,7 +47,9 @@ _LEAST = 8
 
 def main(
     models: Annotated[list[str] | None, typer.Argument(help="Examples by name; all else.")] = None,
-    algebra: Annotated[str, typer.Option(help="exact, finite or off.")] = "exact",
+    algebra: Annotated[
+        str | None, typer.Option(help="exact, finite or off; else the example's.")
+    ] = None,
     divide: Annotated[int, typer.Option(help="What sizes are divided by.")] = 1,
     budget_s: Annotated[float, typer.Option(help="Seconds for each way.")] = 1.0,
     compiled: Annotated[bool, typer.Option(help="Whether torch.compile is timed, too.")] = True,
@@ -57,7 +59,7 @@ def main(
     names = sorted(path.stem for path in EXAMPLES.glob("*.py"))
     path = store or RESULTS / f"algebra-{slug(device_name())}.json"
     run = run_of_today()
-    account = {"suite": "algebra", **run, "algebra": algebra, "divide": divide}
+    account = {"suite": "algebra", **run, "algebra": algebra or "each its own", "divide": divide}
     with tempfile.TemporaryDirectory() as folder:
         for name in models or names:
             made = _written(name, divide, Path(folder))
@@ -86,12 +88,14 @@ def _written(name: str, divide: int, folder: Path) -> Path:
 
 
 @torch.no_grad()
-def _measured(path: Path, algebra: str, budget_s: float, compiled: bool) -> dict[str, Any]:
+def _measured(path: Path, algebra: str | None, budget_s: float, compiled: bool) -> dict[str, Any]:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    made = compile_file(path, Options(algebra=algebra, check=False))
+    original = import_file(path, path.stem)
+    asked = algebra or getattr(original, "ALGEBRA", "exact")
+    made = compile_file(path, Options(algebra=asked, mode="eval", check=False))
     new_path = path.with_name(f"{path.stem}_new.py")
     new_path.write_text(made.text, "utf-8")
-    original, emitted = (import_file(each, each.stem) for each in (path, new_path))
+    emitted = import_file(new_path, new_path.stem)
     model, ours = (_model(m, name, device) for m, name in ((original, "Model"), (emitted, NEW)))
     torch.manual_seed(1)
     inputs = [x.to(device) for x in original.get_inputs()]
@@ -102,7 +106,8 @@ def _measured(path: Path, algebra: str, budget_s: float, compiled: bool) -> dict
     errors = _errors(model, ours, inputs)
     timed = time_interleaved(ways, device, budget_s)
     times = {f"{way}_ms": samples.median for way, samples in timed.items()}
-    return {**times, **_floors(model, inputs, made, device), **errors, **_rewrites(made)}
+    floors = _floors(model, inputs, made, device)
+    return {"algebra": asked, **times, **floors, **errors, **_rewrites(made)}
 
 
 NEW = "ModelNew"
@@ -152,7 +157,8 @@ def text_of(result: dict[str, Any]) -> str:
     floors = f"floor {result['floor_ms']:.4g}, rewritten {result['rewritten_floor_ms']:.4g}"
     errors = f"errors {result['eager_error']:.2g}, ours {result['opweld_error']:.2g}"
     told = [f"    {sentence}" for sentence in result["rewritten"]]
-    return "\n".join([f"{result['name']}: {', '.join(times)} ms; {floors} ms; {errors}", *told])
+    name = f"{result['name']} ({result['algebra']})"
+    return "\n".join([f"{name}: {', '.join(times)} ms; {floors} ms; {errors}", *told])
 
 
 WAYS = ("eager", "compile", "opweld")

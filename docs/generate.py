@@ -70,7 +70,7 @@ def rule_list() -> str:
 
 def linear_rule_list() -> str:
     """The same of the rules that change what is computed; those for finite inputs last."""
-    return _listed((*LINEAR, *LINEAR_FINITE, NEEDED))
+    return _listed(dict.fromkeys((*LINEAR, *LINEAR_FINITE, NEEDED)))
 
 
 def _listed(rules: Iterable[Rule | str]) -> str:

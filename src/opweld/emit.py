@@ -55,18 +55,19 @@ def emit(
     """The text of the emitted file.
 
     `head` is what its docstring says, without the quotes. `libraries` hold the kernels of all
-    parts; a file without kernels is the original under the name ModelNew. `needs` is what was asked
-    for: where the original runs all the same, there is nothing to tell. `backwards` are gradients
-    by kernels, which are among those of `libraries`.
+    parts; a file without kernels is the original under the name ModelNew, unless what it calls was
+    rewritten. `needs` is what was asked for: where the original runs all the same, there is nothing
+    to tell. `backwards` are gradients by kernels, which are among those of `libraries`.
     """
+    runs = any(part.runs for part in parts)
     fused_groups, spans = _fused_groups(parts, backwards), _spans(parts)
     imports = "\n".join(["import torch", *imports_of(parts, original)])
     sections = [f"{_docstring(head)}\n\n{imports}", _original_text(original)]
     bound = _host_bound(parts, libraries) if fused_groups else {}
     own = {suffix: [each.span for each in found] for suffix, found in spans.items()}
-    class_text = classes_text(original, parts, bool(fused_groups), own, bound)
-    if fused_groups:
-        sections.append(kernels_text(libraries))
+    class_text = classes_text(original, parts, runs, own, bound)
+    if runs:
+        sections += [text] if (text := kernels_text(libraries)) else []
         sections += [text for fused in fused_groups for text in _references(fused)]
         sections += [text for each in _each(spans) for text in each.texts]
         sections.append(class_text)

@@ -18,13 +18,15 @@ from opweld.judge.values import Comparison, Judgement, KernelTiming
 class Decision:
     """What was decided about a file that was judged: the groups that go back to PyTorch, and why.
 
-    None go back where the plan stands. `comparison` is what the decision rests on; None where
-    ModelNew was not timed beside eager.
+    None go back where the plan stands. With `undoes` the mathematics goes back to what it was:
+    PyTorch's calls alone are left of what was rewritten, and they are slower. `comparison` is what
+    the decision rests on; None where ModelNew was not timed beside eager.
     """
 
     given_back: tuple[str, ...]
     reason: str
     comparison: Comparison | None = None
+    undoes: bool = False
 
     @property
     def is_worth_telling(self) -> bool:
@@ -43,6 +45,9 @@ def decide(compiled: Compiled, judgement: Judgement, num_before: int) -> Decisio
     found = judgement.timing.vs_eager if judgement.timing else None
     if found is None:
         return Decision((), "the plan stands: ModelNew was not timed beside eager")
+    if not compiled.fused and compiled.rewritten:
+        told = f"rewritten, ModelNew took {describe(found)}"
+        return Decision((), f"{told}, {verdict(found)}", found, undoes=found.slower)
     if not compiled.fused:
         return Decision((), "there is nothing to give back: ModelNew is the original")
     told = f"ModelNew took {describe(found)}"

@@ -101,6 +101,7 @@ def optimize(
         JudgeFailed: the file that was emitted is not equivalent; nothing is written.
     """
     check_result(out, model)
+    asked = options.exclude
     decisions: tuple[Decision, ...] = ()
     undone: tuple[str, ...] = ()
     while True:
@@ -113,12 +114,18 @@ def optimize(
             except NotEquivalent as refusal:
                 if not compiled.rewritten:
                     raise
-                undone = (_undone(refusal),)
+                reason = f"it was refused: {refusal.judgement.verdict.reason}"
+                undone = (f"{_UNDONE}: rewritten, {reason}",)
                 follower.say(undone[0])
-                options = replace(options, algebra="off")
+                options = replace(options, algebra="off", exclude=asked)
                 continue
             if judgement is not None:
                 decisions += (decide(compiled, judgement, len(decisions)),)
+            if decisions and decisions[-1].undoes:
+                undone = (f"{_UNDONE}: {decisions[-1].reason}",)
+                follower.say(undone[0])
+                options = replace(options, algebra="off", exclude=asked)
+                continue
             back = decisions[-1].given_back if decisions else ()
             if not back:
                 delivery = _delivery(model, out, compiled, judgement, decisions)
@@ -130,10 +137,7 @@ def optimize(
         options = replace(options, exclude=options.exclude | excluded)
 
 
-def _undone(refusal: NotEquivalent) -> str:
-    """Why the mathematics is that of the original after all."""
-    reason = refusal.judgement.verdict.reason
-    return f"the mathematics is as it was (--algebra off): rewritten, it was refused: {reason}"
+_UNDONE = "the mathematics is as it was (--algebra off)"
 
 
 def _delivery(
@@ -257,9 +261,9 @@ def _standing(compiled: Compiled, judgement: Judgement | None) -> tuple[str, ...
         return (f"Only submodules have kernels, the forward around them runs as it is: {kept}",)
     if kept is not None:
         return (f"ModelNew is the original: {kept}",)
-    if not compiled.fused:
+    if not compiled.fused and not compiled.rewritten:
         return ("Nothing is gained by fusing this model here: ModelNew is the original",)
-    if judgement and not judgement.kernel_calls:
+    if compiled.fused and judgement and not judgement.kernel_calls:
         return ("ModelNew ran the original on the model's own inputs, none of its kernels",)
     return ()
 

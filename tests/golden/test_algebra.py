@@ -11,11 +11,14 @@ import pytest
 import torch
 
 from opweld.capture import capture
-from opweld.ir.rules.algebra import Algebra
+from opweld.driver.costs import costs_of
 from opweld.ir.graph import arena_of
+from opweld.ir.plan import Conditions
+from opweld.ir.rules.algebra import Algebra
 from opweld.ir.rules.effects import plan_lines
 from opweld.ir.text import to_text
 from opweld.simplify import simplify
+from opweld.target import SM_90A
 
 HERE = Path(__file__).parent / "algebra"
 MODELS = sorted((Path(__file__).parents[2] / "examples" / "algebra").glob("*.py"))
@@ -23,7 +26,7 @@ WRITE = os.environ.get("OPWELD_WRITE_GOLDEN") == "1"
 
 
 def captured(path: Path):
-    """The graph of a model as it was captured, without touching its weights."""
+    """The graph of a model as it was captured, without touching its weights, and its batch size."""
     spec = importlib.util.spec_from_file_location(f"golden_{path.stem}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -31,17 +34,20 @@ def captured(path: Path):
     with torch.device("meta"):
         model = module.Model(*module.get_init_inputs())
         inputs = module.get_inputs()
+    batch = inputs[0].shape[0]
     inputs = tuple(torch.empty_like(x[:16], device="cpu") for x in inputs)
     empty = model.to_empty(device="cpu").eval()
-    return capture(empty, inputs, name=path.stem).variants[0].graph
+    return capture(empty, inputs, name=path.stem).variants[0].graph, batch
 
 
 def text_of(path: Path) -> str:
-    graph = captured(path)
+    graph, batch = captured(path)
+    sizes = (("s0", batch),)
+    costs = costs_of(SM_90A, Conditions(sizes=sizes))
     parts = []
     for algebra in (Algebra.EXACT, Algebra.FINITE):
-        after = simplify(graph, arena_of(graph), algebra=algebra)
-        told = plan_lines(after.rewritten, algebra, (("s0", 1024),))
+        after = simplify(graph, arena_of(graph), algebra=algebra, costs=costs)
+        told = plan_lines(after.rewritten, algebra, sizes, after.left)
         if algebra is Algebra.EXACT or "finite" in " ".join(name for name, *_ in after.fired):
             parts += [*told, to_text(after.graph)]
     return "\n".join(parts)

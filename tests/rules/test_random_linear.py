@@ -14,6 +14,8 @@ from opweld.ir.attrs import SliceAttrs
 from opweld.ir.check import check
 from opweld.ir.graph import Arena, Graph, Node
 from opweld.ir.ops import Op
+from opweld.ir.rules.algebra import Algebra
+from opweld.ir.rules.costs import Costs
 from opweld.ir.text import to_text
 from opweld.simplify import simplify
 
@@ -23,14 +25,18 @@ relaxed = settings(
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
-STEPS = ("linear", "linear", "scale", "shift", "sum", "sum", "groups", "relu", "add", "slice")
+COSTS = Costs(flops_per_s=1.0, bytes_per_s=1e30)  # products of any size pay
+STEPS = (
+    *("linear", "linear", "scale", "shift", "sum", "sum", "groups", "relu", "add", "slice"),
+    *("linear", "linear", "norm", "weigh", "diagonal"),
+)
 
 
 @st.composite
 def graphs(draw) -> tuple[Graph, Arena]:
     arena = Arena()
     m = Maker(arena)
-    values = [m.input("x", 3, 8)]
+    values = [m.input("x", draw(st.sampled_from((3, 40))), 8)]
     for number in range(draw(st.integers(2, 9))):
         values.append(_drawn(draw, m, values, number))
     last = values[-1], draw(st.sampled_from(values[1:]))
@@ -57,6 +63,14 @@ def _drawn(draw, m: Maker, values: list[Node], number: int) -> Node:
         axis = draw(st.integers(0, last))
         start = draw(st.integers(0, x.type.shape[axis] - 1))
         return m.make(Op.SLICE, x, attrs=SliceAttrs(axis, start, 1, 1))
+    if step == "norm":
+        moved = m.make(Op.SUB, x, m.weight(f"mean{number}", width))
+        return m.make(Op.MUL, moved, m.weight(f"s{number}", width))
+    if step == "weigh":
+        return m.sum(m.make(Op.MUL, x, m.weight(f"v{number}", width)), last)
+    if step == "diagonal":
+        matrix = m.call("diag.default", (width, width), m.weight(f"a{number}", width))
+        return m.call("matmul.default", x.type.shape, x, matrix)
     if step == "relu":
         return m.make(Op.RELU, x)
     op = draw(st.sampled_from((Op.MUL, Op.DIV) if step == "scale" else (Op.ADD, Op.SUB)))
@@ -64,10 +78,10 @@ def _drawn(draw, m: Maker, values: list[Node], number: int) -> Node:
 
 
 @relaxed
-@given(graphs(), st.integers(0, 1000))
-def test_ordinary_values_and_derivatives(drawn, seed):
+@given(graphs(), st.integers(0, 1000), st.sampled_from((Algebra.EXACT, Algebra.FINITE)))
+def test_ordinary_values_and_derivatives(drawn, seed, algebra):
     before, arena = drawn
-    after = simplify(before, arena).graph
+    after = simplify(before, arena, algebra=algebra, costs=COSTS).graph
     check(after)
     feeds = as_tensors(feeds_of(before, seed))
     text = to_text(before) + to_text(after)
@@ -84,7 +98,7 @@ def test_ordinary_values_and_derivatives(drawn, seed):
 @given(graphs(), st.integers(0, 1000))
 def test_nan_and_infinities(drawn, seed):
     before, arena = drawn
-    after = simplify(before, arena).graph
+    after = simplify(before, arena, costs=COSTS).graph
     feeds = feeds_of(before, seed)
     rng = np.random.default_rng(seed)
     feeds["x"].flat[rng.integers(feeds["x"].size)] = rng.choice([np.inf, -np.inf, np.nan])
@@ -100,8 +114,8 @@ def test_nan_and_infinities(drawn, seed):
 
 
 @relaxed
-@given(graphs())
-def test_a_second_run_changes_nothing(drawn):
+@given(graphs(), st.sampled_from((Algebra.EXACT, Algebra.FINITE)))
+def test_a_second_run_changes_nothing(drawn, algebra):
     before, arena = drawn
-    once = simplify(before, arena).graph
-    assert to_text(simplify(once, arena).graph) == to_text(once)
+    once = simplify(before, arena, algebra=algebra, costs=COSTS).graph
+    assert to_text(simplify(once, arena, algebra=algebra, costs=COSTS).graph) == to_text(once)

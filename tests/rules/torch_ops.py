@@ -269,9 +269,15 @@ def _value(node: Node, values, feeds, sizes) -> torch.Tensor:
     if node.op is Op.CALL:
         namespace, name, overload = node.attrs.target.split(".")
         function = getattr(getattr(getattr(torch.ops, namespace), name), overload)
-        given = [operands[a.index] if isinstance(a, Operand) else a for a in attrs.arguments]
+        given = [_argument(each, operands) for each in attrs.arguments]
         return function(*given, **dict(attrs.keywords))
     return call_torch(node.op, operands, attrs)
+
+
+def _argument(value: Any, operands: list[torch.Tensor]) -> Any:
+    if isinstance(value, tuple):
+        return [_argument(each, operands) for each in value]
+    return operands[value.index] if isinstance(value, Operand) else value
 
 
 def call_torch(op: Op, operands: list[torch.Tensor], attrs: Any) -> torch.Tensor:

@@ -155,7 +155,10 @@ def assert_is_command_of_ours(words: list[str]) -> None:
     group = typer.main.get_command(app)
     known = group.commands  # type: ignore[attr-defined]
     assert words[0] in known, words
-    flags = {flag for option in known[words[0]].params for flag in option.opts}
+    command = known[words[0]]
+    if inner := getattr(command, "commands", None):  # `opweld suite SPEC` is its first one
+        command = inner.get("".join(words[1:2]), inner["run"])
+    flags = {flag for option in command.params for flag in option.opts}
     for word in words[1:]:
         assert not word.startswith("-") or word in flags, words
         if word.startswith(("examples/", "benchmarks/")) and not word.endswith(MADE):
@@ -189,7 +192,9 @@ def assert_can_be_installed(words: list[str]) -> None:
 @ids
 def test_options_and_variables_that_are_named_exist(page: Path) -> None:
     group = typer.main.get_command(app)
-    options = {flag for c in group.commands.values() for o in c.params for flag in o.opts}  # type: ignore[attr-defined]
+    known = [*group.commands.values()]  # type: ignore[attr-defined]
+    known += [inner for c in known for inner in getattr(c, "commands", {}).values()]
+    options = {flag for c in known for o in c.params for flag in o.opts}
     plugin = (ROOT / "src/opweld/interface/pytest_plugin.py").read_text("utf-8")
     options |= set(re.findall(r'"(--opweld-[\w-]+)"', plugin))
     scripts = "".join(path.read_text("utf-8") for path in (ROOT / "benchmarks").glob("*.py"))

@@ -105,7 +105,8 @@ class Judge:
         self.settings.append(settings)
         kernels = ast.literal_eval(self.judged[-1].splitlines()[1].removeprefix("kernels = "))
         ours = sum(self.cost_ms.get(name, 1.0) for name in kernels) if kernels else 10.0
-        ours += self.beside_ms if kernels else 0.0
+        changed = "# algebra = exact" in self.judged[-1]
+        ours += self.beside_ms if kernels or changed else 0.0
         timing = Timing(
             samples(10.0),
             samples(6.0),
@@ -217,6 +218,33 @@ def test_a_file_that_is_wrong_without_algebra_is_not_delivered(tmp_path: Path) -
     with pytest.raises(NotEquivalent):
         run(tmp_path, judge, rewriting)
     assert len(judge.judged) == 2
+
+
+def test_calls_that_are_slower_when_rewritten_are_undone(tmp_path: Path) -> None:
+    """First the kernel goes back; PyTorch's calls alone, rewritten, are slower still."""
+
+    class Slow(Judge):
+        def __call__(self, model: Path, new: Path, *args: Any) -> Judgement:
+            self.beside_ms = 0.0 if "algebra = off" in new.read_text() else 15.0
+            return super().__call__(model, new, *args)
+
+    judge = Slow(cost_ms={"k1": 9.0})
+    delivery = run(tmp_path, judge, rewriting)
+    assert [decision.undoes for decision in delivery.decisions] == [False, True, False]
+    assert not delivery.compiled.rewritten
+    assert [row.name for row in delivery.compiled.fused] == ["k1"]
+    assert delivery.notes[0].startswith(
+        "the mathematics is as it was (--algebra off): rewritten, ModelNew took 2.5 times eager's"
+    )
+
+
+def test_calls_that_are_faster_when_rewritten_stand(tmp_path: Path) -> None:
+    def without_kernels(path: Path, *args: Any) -> Compiled:
+        return replace(rewriting(path, *args), plan_rows=())
+
+    delivery = run(tmp_path, Judge(), without_kernels)
+    assert delivery.compiled.rewritten and not delivery.decisions[-1].undoes
+    assert not any("is the original" in note for note in delivery.notes)
 
 
 def test_the_worst_kernel_goes_back_first(tmp_path: Path) -> None:

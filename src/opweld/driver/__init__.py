@@ -23,6 +23,7 @@ from opweld.capture import Asked, capture, capture_submodules
 from opweld.capture.flags import allows_tf32, allows_tf32_convolutions
 from opweld.compiled import Compiled
 from opweld.driver.backwards import backward_text, backwards_of, head_lines
+from opweld.driver.costs import costs_of
 from opweld.driver.rows import kept_row, left_row, line_texts, rows_of
 from opweld.emission.classes import submodules_of
 from opweld.emission.replay import replay
@@ -105,7 +106,7 @@ def compile_module(
         def fuses(variant: Variant) -> bool:
             quiet = Trace(replace(options, dump=None), check)
             found = _with_bodies(quiet, variant, target, options, table)
-            return any(line.part.fuses for line in found)
+            return any(line.part.runs for line in found)
 
         found = _by_submodules(trace, call, original, options, fuses, refusal)
         kept = isinstance(refusal, OriginalKept) or options.exclude  # all was given back
@@ -184,8 +185,9 @@ def tunables_of(ready: Ready, options: Options, table: Table) -> tuple[Tunable, 
     """
     variant = ready.captured.variants[0]
     arena, algebra = arena_of(variant.graph), Algebra(options.algebra)
-    graph = simplify(variant.graph, arena, None, algebra).graph
     conditions = _conditions(variant, options)
+    costs = costs_of(ready.target, conditions)
+    graph = simplify(variant.graph, arena, None, algebra, costs).graph
     plan = make_plan(graph, ready.target, options.exclude, "", conditions, table)
     found = tunables(plan.graph, plan, ready.target, conditions, table)
     return tuple(_distinct(each, plan, ready.target.language) for each in found)
@@ -287,8 +289,8 @@ def _with_bodies(
 
 def _is_kept(lines: tuple[_Line, ...]) -> bool:
     """Whether a variant has kernels, or is that of the example call."""
-    fuses = any(line.part.fuses for line in lines)
-    return fuses or not lines[0].part.variant.guard_suffix
+    runs = any(line.part.runs for line in lines)
+    return runs or not lines[0].part.variant.guard_suffix
 
 
 def _down(
@@ -303,7 +305,8 @@ def _down(
     conditions = _conditions(variant, options)
     conditions = replace(conditions, sizes=(*conditions.sizes, *sizes))
     arena, algebra = arena_of(variant.graph), Algebra(options.algebra)
-    simplified = trace.run("simplify", simplify, variant.graph, arena, None, algebra)
+    costs = costs_of(target, conditions)
+    simplified = trace.run("simplify", simplify, variant.graph, arena, None, algebra, costs)
     plan = trace.run(
         "plan",
         make_plan,
@@ -317,8 +320,8 @@ def _down(
     plan = trace.run("lower", with_tensor_lists, plan, _by_skeleton(target))
     kernels = trace.run("lower", lower, plan)
     plan = with_traffic(plan, kernels, target, conditions.sizes)
-    rewrites = plan_lines(simplified.rewritten, algebra, conditions.sizes)
-    part = Part(_of_products(variant, plan), plan, kernels)
+    rewrites = plan_lines(simplified.rewritten, algebra, conditions.sizes, simplified.left)
+    part = Part(_of_products(variant, plan), plan, kernels, bool(simplified.rewritten))
     return _Line(
         simplified, part, tuple(rewrites), tuple(file_lines(simplified.rewritten, algebra))
     )
@@ -378,7 +381,7 @@ def _head(original: Original, target: Target, parts: tuple[Part, ...], captured:
     for name, count in Counter(group.name for group in groups).items():
         often = f" ({count} times)" if count > 1 else ""
         lines.append(f"{name}{often}: {reasons[name]}.")
-    if not groups:
+    if not groups and not any(part.runs for part in parts):
         lines.append(f"{AS_IT_IS}.")
     return "\n".join(lines)
 

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from opweld.errors import UnsupportedPrecision, UserError
-from opweld.judge.values import ALL_BASELINES, CALL, JUDGED_MODES, PRECISIONS, SCOPES
+from opweld.judge.values import ALL_BASELINES, JUDGED_MODES, PRECISIONS, SCOPES
 from opweld.options import ALGEBRAS, AUTOCASTS, DTYPES, MODES, TARGETS, option_help
 from opweld.options import PRECISIONS as COMPILED_PRECISIONS
 from opweld.sandbox import SANDBOXES
@@ -143,25 +142,3 @@ Verbose = Annotated[
     bool, typer.Option("-v", "--verbose", help="Show every check, kernel and reason.")
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
-
-
-def checked_judged_mode(mode: str | None) -> str | None:
-    if mode not in (None, *JUDGED_MODES):
-        modes = ", ".join(JUDGED_MODES)
-        raise UserError(f"there is no mode {mode!r} to judge in", next_step=f"use one of {modes}")
-    return mode
-
-
-def checked_scope(scope: str | None) -> str:
-    if scope not in (None, *SCOPES):
-        raise UserError(f"there is no scope {scope!r}", next_step=f"use {' or '.join(SCOPES)}")
-    return scope or CALL
-
-
-def checked_accepted(precision: str) -> str:
-    if precision not in PRECISIONS:
-        raise UnsupportedPrecision(
-            f"there is no precision {precision!r}",
-            next_step=f"use one of {', '.join(PRECISIONS)}",
-        )
-    return precision

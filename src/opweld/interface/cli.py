@@ -1,4 +1,4 @@
-"""The command line: `opweld optimize | check | plan | tune | report | package | doctor`.
+"""The command line: `opweld optimize | check | plan | tune | suite | report | package | doctor`.
 
 Exit codes: 0 done and equivalent; 1 not equivalent, crashed or timed out while judged; 2 bad input
 or usage; 130 interrupted.
@@ -19,7 +19,7 @@ from rich.console import Console
 
 from opweld import __version__, account
 from opweld.delivery import default_output
-from opweld.interface import doctor, logs
+from opweld.interface import doctor
 from opweld.interface.arguments import (
     Accepted,
     Algebraic,
@@ -54,17 +54,16 @@ from opweld.interface.arguments import (
     TimeLimit,
     Training,
     Verbose,
-    checked_accepted,
-    checked_judged_mode,
-    checked_scope,
     choice,
 )
 from opweld.interface.asked import Asked
+from opweld.interface.choices import accepted, begin, examples, judged_mode, scope_of
+from opweld.interface.commands import suite
+from opweld.interface.commands.package_command import package_command
+from opweld.interface.commands.report_command import report_command
 from opweld.interface.exits import exit_with, say
-from opweld.interface.package_command import package_command
 from opweld.interface.pairs import SAME_FILE, Pair, pair_of
 from opweld.interface.progress import JUDGED, Progress
-from opweld.interface.report_command import report_command
 from opweld.interface.show import show_delivery, show_judgement
 from opweld.interface.summary import append_summary, markdown, summary_file
 from opweld.judge import check as judge_pair
@@ -90,12 +89,6 @@ app = typer.Typer(
 )
 
 
-def _examples(*commands: str) -> str:
-    """The end of a command's help; the sign in front keeps its lines apart."""
-    heading = "Examples:" if len(commands) > 1 else "Example:"
-    return "\n".join(("\b", heading, *(f"  opweld {command}" for command in commands)))
-
-
 @app.callback(invoke_without_command=True)
 def about(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
@@ -108,7 +101,7 @@ def about(
 @app.command(
     "optimize",
     short_help="Write a faster ModelNew, verified and measured.",
-    epilog=_examples(
+    epilog=examples(
         "optimize gelu.py", "optimize gelu.py -o out/gelu_new.py --target sm_80 --no-check"
     ),
 )
@@ -161,7 +154,7 @@ def optimize_command(
             sandbox=sandbox,
             pass_env=listed(pass_env),
         )
-        _begin(options)
+        begin(options)
         read_source(model)
         asked = Asked(json, html)
         return _optimize(model, out or default_output(model), options, asked, verbose)
@@ -197,7 +190,7 @@ def _again(judgement: Judgement | None) -> str:
 @app.command(
     "check",
     short_help="Judge ModelNew against Model, and time both.",
-    epilog=_examples(
+    epilog=examples(
         "check gelu.py gelu_new.py --all", "check gelu.py mine.py --precision tf32 --json -"
     ),
 )
@@ -233,7 +226,7 @@ def check_command(
     def run() -> int:
         options = from_environment(
             target=target,
-            mode=checked_judged_mode(mode),
+            mode=judged_mode(mode),
             training=training,
             batch=batch,
             seed=seed,
@@ -244,15 +237,15 @@ def check_command(
             sandbox=sandbox,
             pass_env=listed(pass_env),
         )
-        _begin(options)
+        begin(options)
         pair = pair_of(model, new, reference, candidate)
         if pair.is_one_file:
             say(f"opweld: note: {SAME_FILE}")
         asked = Asked(json, html)
         settings = replace(
             settings_of(options),
-            precision=checked_accepted(precision or "match"),
-            scope=checked_scope(scope),
+            precision=accepted(precision or "match"),
+            scope=scope_of(scope),
             reference=pair.reference,
             candidate=pair.candidate,
         )
@@ -282,7 +275,7 @@ def _check(
 @app.command(
     "plan",
     short_help="Print a stage of the compilation.",
-    epilog=_examples("plan gelu.py", "plan gelu.py --stage source --target sm_90a"),
+    epilog=examples("plan gelu.py", "plan gelu.py --stage source --target sm_90a"),
 )
 def plan_command(
     model: Model,
@@ -319,7 +312,7 @@ def plan_command(
             sandbox=sandbox,
             pass_env=listed(pass_env),
         )
-        _begin(options)
+        begin(options)
         stages = compile_in_child(model, options).stages
         # Where ModelNew is the original there is nothing but a plan that says why.
         print(stages.get(stage, stages["plan"]).rstrip("\n"))
@@ -331,7 +324,7 @@ def plan_command(
 @app.command(
     "tune",
     short_help="Measure other schedules for a model.",
-    epilog=_examples("tune gelu.py --limit 300"),
+    epilog=examples("tune gelu.py --limit 300"),
 )
 def tune_command(
     model: Model,
@@ -362,7 +355,7 @@ def tune_command(
             sandbox=sandbox,
             pass_env=listed(pass_env),
         )
-        _begin(options)
+        begin(options)
         asked = Search(tuning.kinds_of(kind), limit, _command(model, target, kind, batch))
         read_source(model)
         asked_json = Asked(json)
@@ -380,18 +373,6 @@ def tune_command(
     exit_with(run, debug)
 
 
-def _begin(options: Options) -> None:
-    """Shows what is to be logged, and says once what the sandbox of this machine cannot prevent.
-
-    Raises:
-        SandboxMissing: it is required, and lacks a part.
-    """
-    logs.show(options)
-    options.chosen_sandbox.require()
-    if warning := options.chosen_sandbox.warning():
-        say(f"opweld: warning: {warning}")
-
-
 def _command(model: Path, target: str | None, kind: str | None, batch: int | None) -> str:
     """The command that measures the same again, as the table's rows name it."""
     given = (("--target", target), ("--kind", kind), ("--batch", batch))
@@ -402,21 +383,22 @@ def _command(model: Path, target: str | None, kind: str | None, batch: int | Non
 app.command(
     "report",
     short_help="Make a page of the account of a run.",
-    epilog=_examples("report gelu.json", "report gelu.json --html out/gelu.html"),
+    epilog=examples("report gelu.json", "report gelu.json --html out/gelu.html"),
 )(report_command)
 
 
 app.command(
     "package",
     short_help="Make a wheel that needs no compiler.",
-    epilog=_examples("package gelu_new.py", "package gelu_new.py --arch sm_90a,sm_80 -o dist"),
+    epilog=examples("package gelu_new.py", "package gelu_new.py --arch sm_90a,sm_80 -o dist"),
 )(package_command)
+app.add_typer(suite.app, name="suite")
 
 
 @app.command(
     "doctor",
     short_help="Say what this machine has and what it lacks.",
-    epilog=_examples("doctor --json"),
+    epilog=examples("doctor --json"),
 )
 def doctor_command(
     json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,

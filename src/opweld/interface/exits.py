@@ -17,8 +17,13 @@ from opweld.errors import OpweldError
 INTERRUPTED = 130
 
 
-def exit_with(run: Callable[[], int], debug: bool) -> NoReturn:
-    """Runs a command; what goes wrong becomes one sentence and an exit code."""
+def exit_with(
+    run: Callable[[], int], debug: bool, interrupted: str = "nothing was written"
+) -> NoReturn:
+    """Runs a command; what goes wrong becomes one sentence and an exit code.
+
+    `interrupted` is what then is to be said of the work so far.
+    """
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     try:
@@ -28,7 +33,7 @@ def exit_with(run: Callable[[], int], debug: bool) -> NoReturn:
         say(f"opweld: {error}", error if debug else None)
     except KeyboardInterrupt:
         code = INTERRUPTED
-        say("opweld: interrupted; nothing was written")
+        say(f"opweld: interrupted; {interrupted}")
     except BrokenPipeError:  # who reads has seen enough, as `| head` has
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0

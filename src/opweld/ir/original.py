@@ -32,17 +32,24 @@ class Part:
     """One captured forward with its plan and the kernels of its fused groups, in that order.
 
     Groups of one name in a file are one kernel: those of a second variant carry its name, but for
-    those that are equal to one of the first.
+    those that are equal to one of the first. A forward that is `rewritten` computes other things
+    than the original, perhaps by PyTorch's calls alone.
     """
 
     variant: Variant
     plan: Plan
     kernels: tuple[Lowered, ...]
+    rewritten: bool = False
 
     @property
     def fuses(self) -> bool:
         """Whether it has a kernel of ours."""
         return bool(self.kernels)
+
+    @property
+    def runs(self) -> bool:
+        """Whether it is what a call runs, rather than the original."""
+        return self.fuses or self.rewritten
 
 
 def forwards_of(parts: Iterable[Part]) -> tuple[Part, ...]:

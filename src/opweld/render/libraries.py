@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..ir.kernels.source import NO_LIBRARIES, Libraries, LibraryText, Source
 from .host.texts import Host
 
@@ -15,7 +17,7 @@ _LEAST_SECONDS = 3.0
 def libraries(source: Source, host: Host) -> Libraries:
     """The kernels and the host code of one file as libraries of about `_SECONDS` each."""
     if not source.kernels:
-        return NO_LIBRARIES
+        return replace(NO_LIBRARIES, language=source.language)
     groups = _divided([(each.group, each.seconds) for each in source.kernels])
     # The only library has all operators: that of row blocks is not called as their tail's kernel.
     chosen = groups if len(groups) > 1 else [None]

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 from ..ir.graph import Arena, Graph
 from ..ir.rules.algebra import Algebra
+from ..ir.rules.costs import NO_COSTS, Costs
 from ..ir.rules.rewrite import Simplified
 from .needed_outputs.only_needed import NAME as NEEDED
 from .outputs import keep_fresh
 from .rounds import in_rounds
-from .rules import LINEAR, LINEAR_FINITE, RULES, linear_rules
+from .rules import LINEAR, LINEAR_FINITE, RULES, phases
 
 
 def simplify(
@@ -18,9 +19,10 @@ def simplify(
     arena: Arena,
     enabled: frozenset[str] | None = None,
     algebra: Algebra = Algebra.EXACT,
+    costs: Costs = NO_COSTS,
 ) -> Simplified:
     """`graph` rewritten by every rule that `algebra` allows, or by those of them named in
-    `enabled`.
+    `enabled`. Between forms that mean the same `costs` decide.
 
     Common subexpressions are one node already, by interning, and nodes that no output needs are
     gone. An output that was computed stays so: it never becomes an input itself. Values keep what
@@ -33,10 +35,10 @@ def simplify(
         unknown = sorted(enabled - known)
         if unknown:
             raise KeyError(f"no rule is named {', '.join(unknown)}")
-    rules, linear = (
+    rules, *linear = (
         tuple(rule for rule in own if enabled is None or rule.name in enabled)
-        for own in (RULES, linear_rules(algebra))
+        for own in (RULES, *phases(algebra))
     )
     needed = algebra is not Algebra.OFF and (enabled is None or NEEDED in enabled)
-    result = in_rounds(graph, rules, linear, arena, needed)
+    result = in_rounds(graph, rules, tuple(linear), arena, needed, costs)
     return replace(result, graph=keep_fresh(graph, result.graph, arena))

@@ -44,6 +44,10 @@ class Range:
     def is_finite(self) -> bool:
         return not self.nan and math.isfinite(self.low) and math.isfinite(self.high)
 
+    def is_within(self, largest: float) -> bool:
+        """Whether no number is larger: none is infinite."""
+        return -largest <= self.low and self.high <= largest
+
     def union(self, other: Range) -> Range:
         return Range(
             min(self.low, other.low),
@@ -72,6 +76,8 @@ _BOUNDED_IF_FINITE = {Op.SOFTSIGN: (-1, 1), Op.FRAC: (-1, 1)}
 _POSITIVE_ZERO_ONLY = (Op.SIGMOID, Op.HARDSIGMOID, Op.ERFC, Op.EXP, Op.EXP2, Op.SOFTPLUS)
 _MONOTONE = {Op.FLOOR: np.floor, Op.CEIL: np.ceil, Op.ROUND: np.rint, Op.TRUNC: np.trunc}
 _SAME_VALUES = (Op.PERMUTE, Op.RESHAPE, Op.EXPAND, Op.SLICE, Op.FLIP, Op.WINDOW)
+_EXTREMES = (Op.AMAX, Op.AMIN)
+_SUMS = (Op.SUM, Op.MEAN, Op.CUMSUM)
 _ARITHMETIC = (Op.ADD, Op.SUB, Op.MUL, Op.DIV)
 _LARGER = (Op.CLAMP_MIN, Op.MAXIMUM)
 _SMALLER = (Op.CLAMP_MAX, Op.MINIMUM)
@@ -129,6 +135,8 @@ def _monotone(node: Node, operands: tuple[Range, ...]) -> Range:
 
 def _arithmetic(node: Node, operands: tuple[Range, ...]) -> Range:
     left, right = operands
+    if _is_part_of_sum(node, left):
+        return _PART
     if not node.type.dtype.is_float or (node.op is Op.DIV and right.low <= 0 <= right.high):
         return of_type(node.type.dtype)
     compute = NUMPY_DTYPES[node.type.dtype.compute]
@@ -142,6 +150,26 @@ def _arithmetic(node: Node, operands: tuple[Range, ...]) -> Range:
         return _squared(node) or ANYTHING
     nan = not (left.is_finite and right.is_finite)
     return _squared(node, nan) or Range(min(ends), max(ends), nan, True)
+
+
+_PART = Range(0.0, 2.0, nan=True, negative_zero=True)
+"""A sum that kernels make in pieces may be an ulp smaller than its only element."""
+
+
+def _is_part_of_sum(node: Node, part: Range) -> bool:
+    """Whether it is an element by the sum of them all, none of which is negative: a softmax."""
+    by = node.inputs[1]
+    return (
+        node.op is Op.DIV and by.op is Op.SUM and by.inputs[0] is node.inputs[0] and part.low >= 0
+    )
+
+
+def _sum(node: Node, operands: tuple[Range, ...]) -> Range:
+    """Numbers that are not negative have no negative sum."""
+    (operand,) = operands
+    if not node.type.dtype.is_float or operand.low < 0:
+        return of_type(node.type.dtype)
+    return Range(0.0, math.inf, operand.nan, operand.negative_zero)
 
 
 def _squared(node: Node, nan: bool = True) -> Range | None:
@@ -257,7 +285,8 @@ _BY_OP: dict[Op, Callable[[Node, tuple[Range, ...]], Range]] = {
     **dict.fromkeys(_BOUNDED, _bounded),
     **dict.fromkeys(_BOUNDED_IF_FINITE, _bounded_if_finite),
     **dict.fromkeys(_MONOTONE, _monotone),
-    **dict.fromkeys(_SAME_VALUES, _same_values),
+    **dict.fromkeys((*_SAME_VALUES, *_EXTREMES), _same_values),
+    **dict.fromkeys(_SUMS, _sum),
     **dict.fromkeys(_ARITHMETIC, _arithmetic),
     **dict.fromkeys(_LARGER, _larger),
     **dict.fromkeys(_SMALLER, _smaller),

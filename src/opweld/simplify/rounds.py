@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..ir.graph import Arena, Graph
-from ..ir.rules.rewrite import Fired, Rule, RulesDoNotEnd, Simplified, readers_of, rewrite
+from ..ir.rules.costs import NO_COSTS, Costs
+from ..ir.rules.rewrite import (
+    Fired,
+    Rule,
+    RulesDoNotEnd,
+    Simplified,
+    not_rewritten,
+    readers_of,
+    rewrite,
+)
 from .needed_outputs.only_needed import only_needed
 
 MOST_ROUNDS = 100
@@ -13,25 +24,40 @@ MOST_ROUNDS = 100
 def in_rounds(
     graph: Graph,
     simple: tuple[Rule, ...],
-    linear: tuple[Rule, ...],
+    phases: tuple[tuple[Rule, ...], ...],
     arena: Arena,
     needed: bool = False,
+    costs: Costs = NO_COSTS,
 ) -> Simplified:
-    """`graph` rewritten by both until none fits; what is `needed` alone is computed, if it is to be
-    so. Raises RulesDoNotEnd.
+    """`graph` rewritten by rules that make it `simple`, and by the first of the `phases` of which
+    one fits, until none does; what is `needed` alone is computed, if it is to be so. Between forms
+    that mean the same `costs` decide. Raises RulesDoNotEnd.
     """
     result = rewrite(graph, simple, arena)
     for _ in range(MOST_ROUNDS):
         part = only_needed(result.graph, arena) if needed else Simplified(result.graph, ())
-        changed = rewrite(part.graph, linear, arena, readers=readers_of(part.graph))
+        changed = _changed(part.graph, phases, arena, costs)
         if not changed.fired and not part.fired:
-            return result
+            rules = tuple(rule for phase in phases for rule in phase)
+            return replace(result, left=not_rewritten(result.graph, rules, arena, costs))
         again = rewrite(changed.graph, simple, arena)
         fired = _joined(result.fired, part.fired, changed.fired, again.fired)
         rewritten = result.rewritten + part.rewritten + changed.rewritten
         result = Simplified(again.graph, fired, rewritten)
     names = ", ".join(name for name, _, _ in result.fired)
     raise RulesDoNotEnd(f"rules make room for one another: {names}")
+
+
+def _changed(
+    graph: Graph, phases: tuple[tuple[Rule, ...], ...], arena: Arena, costs: Costs
+) -> Simplified:
+    """What the first phase of which a rule fits makes of a graph."""
+    readers = readers_of(graph)
+    for rules in phases:
+        changed = rewrite(graph, rules, arena, readers=readers, costs=costs)
+        if changed.fired:
+            return changed
+    return Simplified(graph, ())
 
 
 def _joined(*rounds: Fired) -> Fired:

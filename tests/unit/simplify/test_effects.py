@@ -10,7 +10,7 @@ from opweld.ir.attrs import CallAttrs, Operand, ReduceAttrs
 from opweld.ir.graph import Arena
 from opweld.ir.ops import Op
 from opweld.ir.rules.algebra import Algebra
-from opweld.ir.rules.effects import ASSUMED, file_lines, plan_lines
+from opweld.ir.rules.effects import ASSUMED, MOST_LEFT, file_lines, plan_lines
 from opweld.ir.types import DType, TensorType
 from opweld.options import Options
 from opweld.simplify import simplify
@@ -37,6 +37,38 @@ def test_the_plan_has_the_line_both_sides_and_what_is_saved():
         "    after:  256 * (x @ mean(fc.weight.T))",
         "    saves:  261 Mflop of 262 Mflop, 2.05 Mbyte",
     ]
+
+
+def left_over(count: int):
+    """Sums of linear layers that others read, too."""
+    arena = Arena()
+    outputs = []
+    for number in range(count):
+        x = tensor(arena, f"x{number}", BATCH, 512)
+        matrix = weight(arena, f"self.fc{number}.weight", 256, 512)
+        result = TensorType(DType.F32, (BATCH, 256))
+        attrs = CallAttrs("aten.linear.default", (Operand(0), Operand(1)), (), (result,), "")
+        call = arena.call((x, matrix), attrs)
+        outputs += [arena.make(Op.SUM, call, attrs=ReduceAttrs((1,))), call]
+    places = tuple((n.serial, ("model.py:7", "total = y.sum(1)")) for n in outputs)
+    return simplify(graph(*outputs, origins=places), arena)
+
+
+def test_what_does_not_apply_is_told_with_the_reason():
+    after = left_over(1)
+    assert plan_lines(after.rewritten, Algebra.EXACT, (), after.left) == [
+        "algebra exact",
+        "  sum-of-product does not apply  # model.py:7",
+        "    left:    sum over features of x0 @ fc0.weight",
+        "    because: others read the product's features, too",
+    ]
+
+
+def test_of_many_places_the_first_are_told():
+    after = left_over(9)
+    lines = plan_lines(after.rewritten, Algebra.EXACT, (), after.left)
+    assert len(lines) == 1 + 3 * MOST_LEFT + 1
+    assert lines[-1] == f"  sum-of-product does not apply at {9 - MOST_LEFT} more places"
 
 
 def test_new_nodes_stand_on_the_user_s_line():

@@ -9,11 +9,11 @@ import pytest
 from tests.rules.hard_values import hard_operands
 from tests.unit.ir.graphs import BATCH, graph, tensor
 
-from opweld.ir.attrs import NO_ATTRS, CastAttrs, NanToNumAttrs
+from opweld.ir.attrs import NO_ATTRS, CastAttrs, NanToNumAttrs, ReduceAttrs
 from opweld.ir.graph import Arena
 from opweld.ir.numpy.interpret import interpret
 from opweld.ir.ops import OPS, Kind, Op
-from opweld.ir.types import DType
+from opweld.ir.types import DType, TensorType
 from opweld.simplify.range import ANYTHING, Range, range_of
 
 PLAIN = [
@@ -96,3 +96,34 @@ def test_far_away_is_unknown():
         node = arena.make(Op.FLOOR, node)
     assert range_of(node, depth=4).high == 1
     assert range_of(node, depth=3) == ANYTHING
+
+
+def reduced(op, x, arena):
+    return arena.make(op, x, attrs=ReduceAttrs((1,)))
+
+
+def test_reductions_of_what_is_not_negative():
+    arena = Arena()
+    x = arena.source(Op.INPUT, "x", "x", TensorType(DType.F32, (3, 5)))
+    squares = arena.make(Op.MUL, x, x)
+    for op in (Op.SUM, Op.MEAN):
+        found = range_of(reduced(op, squares, arena))
+        assert (found.low, found.high, found.nan) == (0.0, np.inf, True)
+        assert range_of(reduced(op, x, arena)).low == -np.inf
+    tanh = arena.make(Op.TANH, x)
+    for op in (Op.AMAX, Op.AMIN):
+        found = range_of(reduced(op, tanh, arena))
+        assert (found.low, found.high) == (-1, 1)
+
+
+def test_a_softmax_is_bounded():
+    arena = Arena()
+    x = arena.source(Op.INPUT, "x", "x", TensorType(DType.F32, (3, 5)))
+    powers = arena.make(Op.EXP, arena.make(Op.SUB, x, reduced(Op.AMAX, x, arena)))
+    softmax = arena.make(Op.DIV, powers, reduced(Op.SUM, powers, arena))
+    found = range_of(softmax)
+    assert found.is_within(2.0) and not found.is_within(1.0) and found.nan and found.low == 0
+    by_another = arena.make(Op.DIV, powers, reduced(Op.SUM, x, arena))
+    of_any_sign = arena.make(Op.DIV, x, reduced(Op.SUM, x, arena))
+    assert not range_of(by_another).is_within(2.0)
+    assert not range_of(of_any_sign).is_within(2.0)

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from ..plan import Sizes, number_at
 from .algebra import Algebra
-from .rewrite import Rewritten
+from .rewrite import NotRewritten, Rewritten
 
 ASSUMED = "inputs and weights are assumed to be finite (--algebra finite)"
 
 
-def plan_lines(rewritten: tuple[Rewritten, ...], algebra: Algebra, sizes: Sizes) -> list[str]:
-    """Each rewrite as mathematics, before and after, with what it saves at the example's sizes."""
-    if not rewritten:
+def plan_lines(
+    rewritten: tuple[Rewritten, ...],
+    algebra: Algebra,
+    sizes: Sizes,
+    left: tuple[NotRewritten, ...] = (),
+) -> list[str]:
+    """Each rewrite as mathematics, before and after, with what it saves at the example's sizes;
+    then what is left as it was, with the condition that does not hold.
+    """
+    if not rewritten and not left:
         return []
     assumed = f": {ASSUMED}" if algebra is Algebra.FINITE else ""
     lines = [f"algebra {algebra.value}{assumed}"]
@@ -23,6 +30,25 @@ def plan_lines(rewritten: tuple[Rewritten, ...], algebra: Algebra, sizes: Sizes)
             f"    after:  {each.effect.after}",
             f"    saves:  {saved_text(each, sizes)}",
         ]
+    return lines + _left_lines(left)
+
+
+MOST_LEFT = 4
+"""Places of a rule that the plan tells of."""
+
+
+def _left_lines(left: tuple[NotRewritten, ...]) -> list[str]:
+    lines = list[str]()
+    for rule in dict.fromkeys(miss.rule for miss in left):
+        own = [miss for miss in left if miss.rule == rule]
+        for miss in own[:MOST_LEFT]:
+            lines += [
+                f"  {rule} does not apply{f'  # {miss.place}' if miss.place else ''}",
+                f"    left:    {miss.missed.before}",
+                f"    because: {miss.missed.reason}",
+            ]
+        if own[MOST_LEFT:]:
+            lines.append(f"  {rule} does not apply at {len(own) - MOST_LEFT} more places")
     return lines
 
 

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..attrs import NO_ATTRS, ConstAttrs
 from ..graph import Arena, Node
 from ..ops import OPS, Kind, Op
 from ..types import DType
+from .costs import NO_COSTS, Costs
 
 Bindings = Mapping[str, Any]
 
@@ -143,29 +144,52 @@ def _operand_text(pattern: Pattern) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Readers:
-    """Which nodes of a graph read each, and the serials of those that it returns."""
+    """Which nodes of a graph read each, and the serials of those that it returns. A rewrite notes
+    in `remade` of which node another one is the same on rewritten operands; None where of several.
+    """
 
     by: Mapping[int, tuple[Node, ...]]
     returned: frozenset[int]
+    remade: dict[int, int | None] = field(default_factory=dict)
+
+    def note(self, made: Node, node: Node) -> None:
+        """That `made` is `node` on rewritten operands."""
+        own = self.original(node)
+        is_another = self.remade.get(made.serial, own) != own or made.serial in self.by
+        self.remade[made.serial] = None if is_another else own
+
+    def original(self, node: Node) -> int | None:
+        """The serial that a node has in the graph; None where it is not known."""
+        return self.remade.get(node.serial, node.serial)
+
+    def of(self, node: Node) -> tuple[Node, ...] | None:
+        """What reads a node of the graph, as it is there; None where others might."""
+        serial = self.original(node)
+        if serial is None or serial in self.returned:
+            return None
+        return self.by.get(serial)
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
     """Where a pattern fits: the node at its root, and what each name stands for. `readers` are
-    known in a rewrite that keeps the graph as it was before.
+    known in a rewrite that keeps the graph as it was before; `costs` decide where a condition is
+    that something takes less time.
     """
 
     root: Node
     bindings: Bindings
     arena: Arena
     readers: Readers | None = None
+    costs: Costs = NO_COSTS
 
     def is_read_only_by(self, node: Node, others: Collection[Node]) -> bool:
         """Whether nothing else is known to read a node, nor can."""
-        if self.readers is None or node.serial in self.readers.returned:
+        known = self.readers.of(node) if self.readers is not None else None
+        if self.readers is None or known is None:
             return False
-        known = self.readers.by.get(node.serial)
-        return known is not None and all(reader in others for reader in known)
+        allowed = {self.readers.original(other) for other in others}
+        return all(reader.serial in allowed for reader in known)
 
     def node(self, name: str) -> Node:
         node: Node = self.bindings[name]

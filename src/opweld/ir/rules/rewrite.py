@@ -17,6 +17,7 @@ from ..expr import Size
 from ..graph import Arena, Graph, Node, Origin, consumers
 from ..ops import Op
 from ..types import DType, ShapeMismatch, broadcast
+from .costs import NO_COSTS, Costs
 from .pattern import AnyOf, Apply, Match, Pattern, Readers, build, matches
 
 FUEL = 100_000
@@ -82,9 +83,18 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True)
+class Missed:
+    """What a rule would rewrite, as mathematics, and the part of its condition that fails."""
+
+    before: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
     """`before` may be replaced by `after`; a result of a smaller shape is broadcast to the old.
-    What a rule that changes the work does to it is its `effect`.
+    What a rule that changes the work does to it is its `effect`. `missed` says of a match that has
+    what the rule is about, and does not fulfil its condition, which part of it does not hold.
     """
 
     name: str
@@ -94,6 +104,7 @@ class Rule:
     when: Condition | None = None
     domain: Domain = Domain.ANY
     effect: Callable[[Match], Effect] | None = None
+    missed: Callable[[Match], Missed | None] | None = None
 
     def __str__(self) -> str:
         condition = f" if {self.when.text}" if self.when else ""
@@ -117,12 +128,22 @@ class Rewritten:
 
 
 @dataclass(frozen=True, slots=True)
+class NotRewritten:
+    """Where a rule nearly fits: the rule, the user's line, and why it did not act."""
+
+    rule: str
+    place: str
+    missed: Missed
+
+
+@dataclass(frozen=True, slots=True)
 class Simplified:
-    """A rewritten graph, the rules that made it, and what they did to its work."""
+    """A rewritten graph, the rules that made it, what they did to its work, and what they left."""
 
     graph: Graph
     fired: Fired
     rewritten: tuple[Rewritten, ...] = ()
+    left: tuple[NotRewritten, ...] = ()
 
 
 class RulesDoNotEnd(RuntimeError):
@@ -139,16 +160,18 @@ def rewrite(
     arena: Arena,
     fuel: int = FUEL,
     readers: Readers | None = None,
+    costs: Costs = NO_COSTS,
 ) -> Simplified:
     """`graph` with the rules applied, operands first, until none fits any node.
 
     The first rule that fits wins; what it makes is rewritten again. Nodes that no output needs are
     gone. New nodes take the origin of the node that they replace. PyTorch calls keep their order,
-    by serial. Rules that ask who reads a node need the `readers` of the graph.
+    by serial. Rules that ask who reads a node need the `readers` of the graph, those that save time
+    decide by `costs`.
 
     Raises RulesDoNotEnd after `fuel` steps or where rules undo one another, and IllTypedRule.
     """
-    rewriter = _Rewriter(_by_op(rules), arena, dict(graph.origins), fuel, readers)
+    rewriter = _Rewriter(_by_op(rules), arena, dict(graph.origins), fuel, readers, costs)
     # Calls first, in their order: it is that of the random numbers they draw.
     calls = sorted((n for n in graph.nodes() if n.op is Op.CALL), key=lambda n: n.serial)
     for call in calls:
@@ -162,6 +185,31 @@ def rewrite(
     )
     fired = tuple((name, numerics, n) for name, (numerics, n) in rewriter.fired.items())
     return Simplified(replace(result, origins=origins), fired, tuple(rewriter.rewrites))
+
+
+def not_rewritten(
+    graph: Graph, rules: tuple[Rule, ...], arena: Arena, costs: Costs
+) -> tuple[NotRewritten, ...]:
+    """Where rules nearly fit a graph that they have been tried on, in the order of its nodes."""
+    readers, places = readers_of(graph), dict(graph.origins)
+    found = []
+    for node in sorted(graph.nodes(), key=lambda node: node.serial):
+        for rule in rules:
+            missed = _missed(rule, node, arena, readers, costs)
+            if missed is not None:
+                origin = places.get(node.serial)
+                found.append(NotRewritten(rule.name, origin.place if origin else "", missed))
+    return tuple(found)
+
+
+def _missed(rule: Rule, node: Node, arena: Arena, readers: Readers, costs: Costs) -> Missed | None:
+    if rule.missed is None or not node.inputs or not rule.domain.holds(node.inputs[0].type.dtype):
+        return None
+    for bindings in matches(rule.before, node, {}):
+        missed = rule.missed(Match(node, bindings, arena, readers, costs))
+        if missed is not None:
+            return missed
+    return None
 
 
 def readers_of(graph: Graph) -> Readers:
@@ -190,6 +238,7 @@ class _Rewriter:
     origins: dict[int, Origin]
     fuel: int
     readers: Readers | None = None
+    costs: Costs = NO_COSTS
     forward: dict[int, Node] = field(default_factory=dict)
     done: dict[int, Node] = field(default_factory=dict)
     fired: dict[str, tuple[Numerics, int]] = field(default_factory=dict)
@@ -236,6 +285,8 @@ class _Rewriter:
         following = self._on(node, operands)
         if following is node:
             following = self._apply_first(node)
+        elif self.readers is not None:
+            self.readers.note(following, node)
         origin = self.origins.get(node.serial)
         if origin is not None:
             self._give_origin(following, origin)
@@ -262,7 +313,7 @@ class _Rewriter:
 
     def _apply_first(self, node: Node) -> Node:
         for rule in self.rules[node.op]:
-            match = match_of(rule, node, self.arena, self.readers)
+            match = match_of(rule, node, self.arena, self.readers, self.costs)
             if match is not None:
                 self._count(rule)
                 self._tell(rule, match[0])
@@ -304,14 +355,14 @@ def apply_rule(rule: Rule, node: Node, arena: Arena, readers: Readers | None = N
 
 
 def match_of(
-    rule: Rule, node: Node, arena: Arena, readers: Readers | None
+    rule: Rule, node: Node, arena: Arena, readers: Readers | None, costs: Costs = NO_COSTS
 ) -> tuple[Match, Node] | None:
     """How `rule` fits `node`, and what it makes of it. Raises IllTypedRule."""
     told = node.inputs[0] if node.inputs else node
     if not rule.domain.holds(told.type.dtype):
         return None
     for bindings in matches(rule.before, node, {}):
-        match = Match(node, bindings, arena, readers)
+        match = Match(node, bindings, arena, readers, costs)
         if rule.when is None or rule.when.holds(match):
             made = _shaped_like(build(rule.after, match), node, rule, arena)
             if made is not node:

@@ -9,6 +9,15 @@ from pathlib import Path
 from typing import Literal
 
 Outcome = Literal["answered", "ended", "timed out", "flooded", "took too much memory"]
+# What each outcome is called where many are counted, by words of the sentence below.
+_KINDS = {
+    " did not return within ": "timed out",
+    " printed more than ": "flooded",
+    " GiB of memory": "out of memory",
+    " was killed by ": "crashed",
+    " crashed with ": "crashed",
+    " ended the process with ": "crashed",
+}
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 
 
@@ -48,6 +57,11 @@ def sentence(who: str, step: str, ending: Ending, limits: Limits, paths: tuple[P
     if ending.status is not None and ending.status < 0:
         return f"{who} crashed with {signal.Signals(-ending.status).name}{at}{during}"
     return f"{who} ended the process with exit code {ending.status}{during}{_last_line(ending)}"
+
+
+def kind_of(reason: str) -> str | None:
+    """Which outcome a `sentence` tells of, in a word or two; None where it is no such sentence."""
+    return next((kind for words, kind in _KINDS.items() if words in reason), None)
 
 
 def last_place(stderr: str, paths: tuple[Path, ...]) -> str | None:

@@ -84,6 +84,11 @@ class Server:
         # How often the process ended by itself, or by someone else, while it judged.
         self.num_deaths = 0
 
+    @property
+    def mark(self) -> str:
+        """What every process that it starts has in its environment, under the name MARK."""
+        return self._mark
+
     def __enter__(self) -> Server:
         return self
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ...ir.graph import Arena, Node
 from ...ir.ops import Op
 from ...ir.rules.pattern import is_number
+from ...ir.types import DType
 
 _SIGNS = {Op.ADD: "+", Op.SUB: "-", Op.MUL: "*", Op.DIV: "/"}
 
@@ -75,7 +76,8 @@ def _is_step(node: Node) -> bool:
         return True
     if node.op is Op.CAST:
         operand = node.inputs[0].type.dtype
-        return operand.is_half and node.type.dtype is operand.compute
+        widens = operand.is_half and node.type.dtype is operand.compute
+        return widens or (operand is DType.F32 and node.type.dtype is DType.F64)
     if node.op not in _SIGNS or node.type.dtype.is_half:
         return False
     constants = [each for each in node.inputs if each.op is Op.CONST]

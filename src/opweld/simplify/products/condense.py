@@ -24,18 +24,17 @@ from ...ir.expr import Size, product
 from ...ir.graph import Arena, Node
 from ...ir.ops import Kind, Op
 from ...ir.rules.pattern import Computed, Match
-from ...ir.rules.rewrite import Condition, Domain, Effect, Numerics, Rule
+from ...ir.rules.rewrite import Condition, Domain, Effect, Missed, Numerics, Rule
 from ...ir.types import DType
 from ..names import name_of
 from ..terms import total, x
 from .affine import Affine, affine_of
 from .feature_axes import Axes, Role, axes_of_product, through
 from .linear import Linear, call_linear, linear_of
+from .reasons import CONDENSED, is_made
 
 LEAST_FEATURES, LEAST_TOLD_APART = 4, 8
 """Of a group: fewer are not worth it."""
-
-_REASON = "a product with a condensed weight"
 _IN_CALLS = (DType.F32, DType.F64)
 
 
@@ -173,15 +172,15 @@ def _scaled_product(found: Sum, arena: Arena, exact: bool) -> Node:
         made = _dot(_wide(own.x, arena), mean, signs, arena)
         return made if bias is None else arena.make(Op.ADD, made, bias)
     if signs is None:
-        return call_linear(arena, own.x, mean, bias, _REASON)
+        return call_linear(arena, own.x, mean, bias, CONDENSED)
     # An infinity goes into the second product alone, which is 0 without; its sign beside it keeps
     # that of an infinite weight.
     infinite = arena.make(Op.ISINF, own.x)
     zero = arena.const(0.0, own.x.type.dtype)
     finite = arena.make(Op.WHERE, infinite, arena.make(Op.SIGN, own.x), own.x)
     others = arena.make(Op.WHERE, infinite, own.x, zero)
-    made = call_linear(arena, finite, mean, bias, _REASON)
-    return arena.make(Op.ADD, made, call_linear(arena, others, signs, None, _REASON))
+    made = call_linear(arena, finite, mean, bias, CONDENSED)
+    return arena.make(Op.ADD, made, call_linear(arena, others, signs, None, CONDENSED))
 
 
 def _dot(own: Node, mean: Node, signs: Node | None, arena: Arena) -> Node:
@@ -293,6 +292,29 @@ def _bytes_of(own: Linear) -> Size:
     return own.call.type.size_bytes * 2
 
 
+def _missed(match: Match, exact: bool) -> Missed | None:
+    """Of a sum over the features of a product that does not fulfil the condition."""
+    steps, views, own, inside = _behind(match.root)
+    if own is None or is_made(own.call):
+        return None
+    last = own.call.type.rank - 1
+    if not views and last not in match.root.attrs.axes:
+        return None
+    bias = "" if own.bias is None else f" + {name_of(own.bias)}"
+    before = f"sum over features of {name_of(own.x)} @ {name_of(own.weight)}{bias}"
+    if not all(match.is_read_only_by(node, inside) for node in inside if node is not match.root):
+        return Missed(before, "others read the product's features, too")
+    found = sum_of(match)
+    if found is None:
+        return Missed(before, "its views mix features with rows, or are of unknown sizes")
+    if _is_worth_it(found, exact):
+        return None
+    least = LEAST_TOLD_APART if exact and found.num_results > 1 else LEAST_FEATURES
+    if found.count < least:
+        return Missed(before, f"{found.count} features make one result, and {least} have to")
+    return Missed(before, "a product of 16 bits would be rounded")
+
+
 def _rule(name: str, exact: bool) -> Rule:
     text = "n f(x . mean(W) + mean(b))"
     if exact:
@@ -315,6 +337,7 @@ def _rule(name: str, exact: bool) -> Rule:
         condition,
         Domain.FLOAT,
         lambda match: _effect(match, exact),
+        lambda match: _missed(match, exact),
     )
 
 

@@ -75,6 +75,14 @@ def call_linear(arena: Arena, x: Node, weight: Node, bias: Node | None, reason: 
     return arena.call(operands, attrs)
 
 
+def call_matmul(arena: Arena, left: Node, right: Node, reason: str) -> Node:
+    """The product of two matrices, or of as many of each, as a call."""
+    result = TensorType(left.type.dtype, (*left.type.shape[:-1], right.type.shape[-1]))
+    places = (Operand(0), Operand(1))
+    attrs = CallAttrs("aten.matmul.default", places, (), (result,), reason)
+    return arena.call((left, right), attrs)
+
+
 def _arguments(node: Node) -> list[Any]:
     return [
         node.inputs[value.index] if isinstance(value, Operand) else value

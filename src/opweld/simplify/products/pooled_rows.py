@@ -20,16 +20,16 @@ from ...ir.expr import Size, product
 from ...ir.graph import Arena, Node
 from ...ir.ops import Op
 from ...ir.rules.pattern import Computed, Match
-from ...ir.rules.rewrite import Condition, Domain, Effect, Numerics, Rule
+from ...ir.rules.rewrite import Condition, Domain, Effect, Missed, Numerics, Rule
 from ...ir.types import DType
 from ..names import name_of
 from ..terms import total, x
 from .affine import Affine, affine_of
 from .linear import Linear, call_linear, linear_of
+from .reasons import MEAN_OF_ROWS, is_made
 
 LEAST_ROWS = 16
 """Fewer do not make up for a weight in float64."""
-_REASON = "a product with the mean of rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,25 +88,30 @@ def _product_of_mean(found: Pooled, arena: Arena, exact: bool) -> Node:
     if own.features == 1:
         weight = arena.make(Op.PERMUTE, weight, attrs=PermuteAttrs((1, 0)))
     if not exact:
-        return _product(mean, weight, arena)
+        return product_in_float64(mean, weight, arena)
     # Of what is added up, so that a kernel that makes x writes one value of it.
     least, most = (arena.make(op, scaled, attrs=attrs) for op in (Op.AMIN, Op.AMAX))
-    one_sign = _one_sign(least, most, arena)
+    signs = one_sign(least, most, arena)
     infinite = arena.make(Op.ISINF, weight)
     finite = arena.make(Op.WHERE, infinite, arena.make(Op.SIGN, weight), weight)
     others = arena.make(Op.WHERE, infinite, weight, zero)
-    return arena.make(Op.ADD, _product(mean, finite, arena), _product(one_sign, others, arena))
+    return arena.make(
+        Op.ADD, product_in_float64(mean, finite, arena), product_in_float64(signs, others, arena)
+    )
 
 
-def _product(rows: Node, weight: Node, arena: Arena) -> Node:
-    """In float64, rounded once."""
-    wide, narrow = CastAttrs(DType.F64), CastAttrs(rows.type.dtype)
-    operands = [arena.make(Op.CAST, each, attrs=wide) for each in (rows, weight)]
-    made = call_linear(arena, operands[0], operands[1], None, _REASON)
-    return arena.make(Op.CAST, made, attrs=narrow)
+def product_in_float64(rows: Node, weight: Node, arena: Arena) -> Node:
+    """Rows times the transposed of a weight in float64, rounded once to the weight's type."""
+    wide, narrow = CastAttrs(DType.F64), CastAttrs(weight.type.dtype)
+    operands = [
+        each if each.type.dtype is DType.F64 else arena.make(Op.CAST, each, attrs=wide)
+        for each in (rows, weight)
+    ]
+    made = call_linear(arena, operands[0], operands[1], None, MEAN_OF_ROWS)
+    return made if weight.type.dtype is DType.F64 else arena.make(Op.CAST, made, attrs=narrow)
 
 
-def _one_sign(least: Node, most: Node, arena: Arena) -> Node:
+def one_sign(least: Node, most: Node, arena: Arena) -> Node:
     """1 or -1, the sign of all numbers between two, or 0 where there is none; of NaN, too."""
     zero, one, minus_one = (arena.const(v, least.type.dtype) for v in (0.0, 1.0, -1.0))
     negative = arena.make(Op.WHERE, arena.make(Op.LT, most, zero), minus_one, zero)
@@ -142,6 +147,25 @@ def _flops_left(found: Pooled) -> Size:
     return left * own.depth * own.num_features * 2
 
 
+def _missed(match: Match) -> Missed | None:
+    """Of a sum over the rows of a product that does not fulfil the condition."""
+    root, step = match.root, affine_of(match.root.inputs[0])
+    own = linear_of(step.core)
+    if own is None or is_made(own.call) or step.core.type.rank - 1 in root.attrs.axes:
+        return None
+    before = f"sum over rows of {name_of(own.x)} @ {name_of(own.weight)}"
+    inside = [*step.nodes, step.core]
+    if not all(match.is_read_only_by(node, [*inside, root]) for node in inside):
+        return Missed(before, "others read the product's rows, too")
+    if step.core.type.dtype is not DType.F32:
+        return Missed(before, f"products of {step.core.type.dtype.value} have none in float64")
+    found = pooled_of(match)
+    if found is None:
+        return Missed(before, "the number of rows is not known")
+    few = found.count < LEAST_ROWS
+    return Missed(before, f"{found.count} rows are less than {LEAST_ROWS}") if few else None
+
+
 def _rule(name: str, exact: bool) -> Rule:
     def holds(match: Match) -> bool:
         found = pooled_of(match)
@@ -163,6 +187,7 @@ def _rule(name: str, exact: bool) -> Rule:
         ),
         Domain.FLOAT,
         lambda match: _effect(match, exact),
+        _missed,
     )
 
 

@@ -1,0 +1,1 @@
+"""Convolutions, and what adds up or multiplies their results."""

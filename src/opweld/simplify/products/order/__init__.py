@@ -1,0 +1,1 @@
+"""Chains of matrix products in the order that takes the least time."""

@@ -1,0 +1,1 @@
+"""Products with matrices that are known to have zeros: diagonal and triangular ones."""
