@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from opweld.interface.commands.suite_progress import SuiteProgress, lasting, summary
 from rich.console import Console
 from tests.unit.suite.test_store import filled, result
 from typer.testing import CliRunner
 
-from opweld.interface import suite
+from opweld.interface.commands import suite
+from opweld.interface.commands.suite_progress import SuiteProgress, lasting, summary
 from opweld.suite.asking import digest_of, options_in, search_in, settings_in
 from opweld.suite.driver import Progress
 from opweld.suite.engines.named import Where
