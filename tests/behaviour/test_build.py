@@ -178,6 +178,23 @@ def test_a_compiler_that_refuses(folder: Path) -> None:
     assert use(folder) == ["1"]
 
 
+AGAIN = """
+import os
+import warnings
+with warnings.catch_warnings(record=True):
+    warnings.simplefilter("always")
+    import emitted  # by a compiler that refuses
+    del os.environ["CXX"]
+    del sys.modules["emitted"]
+"""
+
+
+def test_a_second_try_in_one_process(folder: Path) -> None:
+    """As in a notebook, whose user installs what was missing and runs the cell again."""
+    script = "import sys\n" + AGAIN + USE
+    assert finish(start(folder, script, CXX="false")) == ["1"]
+
+
 def test_a_folder_that_cannot_be_written(folder: Path) -> None:
     blocked = folder / "extensions"
     blocked.write_text("a file where the folder should be")
