@@ -26,6 +26,7 @@ from benchmarks.text_table import (  # noqa: E402
     network_speed,
     runs,
     text_and_time,
+    training,
     transposes,
 )
 
@@ -120,6 +121,7 @@ BY_SUITE = {
     "judged-against-itself": against_itself,
     "text-and-time": text_and_time,
     "network-speed": network_speed,
+    "training": training,
     "transposes": transposes,
     "bare-convolutions": bare_convolutions,
 }

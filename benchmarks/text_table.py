@@ -188,6 +188,26 @@ def algebra(account: dict[str, Any]) -> list[str]:
     return [said, "", told, "", *table(heads, [cells(case) for case in account["cases"]])]
 
 
+def training(account: dict[str, Any]) -> list[str]:
+    """Steps of training, and how exact their gradients are."""
+    phases = {"forward": "forward", "step": "and backward", "with_optimizer": "and AdamW"}
+    sides = [side for side in WAYS if f"{side}_step_ms" in account["cases"][0]]
+    heads = ("model", *(f"{told}, {side}" for told in phases.values() for side in sides))
+    heads = (*heads, "times torch.compile", "error, eager's", "error, opweld's")
+
+    def cells(case: dict[str, Any]) -> list[str]:
+        times = [f"{case[f'{side}_{phase}_ms']:.3g}" for phase in phases for side in sides]
+        step = case.get("compile_step_ms")
+        ratio = f"{step / case['opweld_step_ms']:.2f}" if step else ""
+        errors = [f"{case[f'{side}_error']:.1e}" for side in ("eager", "opweld")]
+        return [case["name"].replace("_", " "), *times, ratio, *errors]
+
+    said = f"{account['device']}, torch {account['versions']['torch']}, {runs(account)}."
+    told = "Milliseconds; errors are distances of all gradients from those of a float64 run, over"
+    told += " their norm; the ratio is that of forward and backward."
+    return [said, "", told, "", *table(heads, [cells(case) for case in account["cases"]])]
+
+
 WAYS = ("eager", "compile", "opweld")
 CHANNELS_LAST = "eager, channels last"
 IN_BOTH_LAYOUTS = {
