@@ -39,7 +39,8 @@ def backwards_of(
         spans = spans_of(part.plan, {each.name: each for *_, each in fused})
         known |= {group.name for span in spans for group in span.parts}
         for graph, group, _, operator in fused:
-            if operator.name in known:
+            # Row blocks are one after the other in training: the tail has the gradient.
+            if operator.name in known or group.tail is not None:
                 continue
             known.add(operator.name)
             vjp = trace.run("plan", differentiate, graph, group, operator)
