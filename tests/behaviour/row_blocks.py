@@ -79,7 +79,7 @@ def every_product_in_blocks() -> Iterator[None]:
         target.TARGETS["cpu"] = CPU
 
 
-def row_blocks_pair(name: str, folder: Path) -> Pair:
+def row_blocks_pair(name: str, folder: Path, training: bool = False) -> Pair:
     double = name == "double"
     source = HEAD.format(
         body=BODIES[name].strip("\n"),
@@ -89,7 +89,8 @@ def row_blocks_pair(name: str, folder: Path) -> Pair:
     original = load_file(folder / f"blocks_{name}.py", source)
     with every_product_in_blocks():
         torch.manual_seed(0)
-        options = Options(target="cpu", check=False, autocast=("bfloat16",))
+        asked = {"autocast": ("bfloat16",), "training": training}
+        options = Options(target="cpu", check=False, **asked)
         text = compile_file(folder / f"blocks_{name}.py", options).text
     emitted = load_file(folder / f"blocks_{name}_new.py", text)
     return Pair(name, source, text, NUM_PRODUCTS[name], original, emitted)

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from tests.behaviour.emitted import CountCalls, Pair, kernels_in, load_file
+from tests.behaviour import products, row_blocks, test_prologues
+from tests.behaviour.emitted import CountCalls, Pair, kernels_in, leaves, load_file
 from tests.behaviour.products import pair_of_texts, text_of
+from torch.utils.checkpoint import checkpoint
 
 from opweld.driver import compile_file
 from opweld.options import Options
@@ -28,13 +30,14 @@ class Model(nn.Module):
         self.scale = nn.Parameter(torch.rand(24) + 0.5)
 
     def forward(self, x, y):
-        h = F.gelu(self.up(x))
+        raised = self.up(x)
+        h, gate = F.gelu(raised), torch.sigmoid(raised)
         z = torch.tanh(self.down(h) + x)
         z = self.norm(z) * self.scale
         weights = torch.softmax(z * y, -1)
         logs = torch.log_softmax(y / 2.0, -1)
         loss = (F.silu(z) - weights).square().mean()
-        return weights, logs[:, :5], loss
+        return weights, logs[:, :5], loss, gate
 
 
 def get_inputs():
@@ -140,7 +143,7 @@ def test_what_nobody_asks_for_is_not_computed(tmp_path_factory: pytest.TempPathF
     _, new = cuda.models()
     inputs = cuda.inputs()
 
-    def products(wanted: Callable[[str], bool]) -> int:
+    def num_products(wanted: Callable[[str], bool]) -> int:
         for name, parameter in new.named_parameters():
             parameter.requires_grad_(wanted(name))
         given = [
@@ -151,10 +154,10 @@ def test_what_nobody_asks_for_is_not_computed(tmp_path_factory: pytest.TempPathF
             loss.backward()
         return sum("matmul_of" in str(function) for function, _ in count.ours)
 
-    assert products(lambda name: True) == 4
-    assert products(lambda name: name == "x") == 2
-    assert products(lambda name: name == "down.weight") == 1
-    assert products(lambda name: name == "norm.weight") == 0
+    assert num_products(lambda name: True) == 4
+    assert num_products(lambda name: name == "x") == 2
+    assert num_products(lambda name: name == "down.weight") == 1
+    assert num_products(lambda name: name == "norm.weight") == 0
 
 
 def test_several_backwards(pair: Pair) -> None:
@@ -180,7 +183,7 @@ def test_gradients_of_gradients(pair: Pair) -> None:
 
 
 def test_one_result_alone_is_differentiated(pair: Pair) -> None:
-    for place in range(3):
+    for place in range(4):
         found = []
         for model in pair.models():
             inputs = [x.requires_grad_() for x in pair.inputs()]
@@ -199,10 +202,11 @@ def test_gradients_in_other_layouts(pair: Pair) -> None:
     found = []
     for model in pair.models():
         inputs = [x.requires_grad_() for x in pair.inputs()]
-        weights, logs, loss = model(*inputs)
+        weights, logs, loss, gate = model(*inputs)
         torch.manual_seed(3)
         grads = [torch.randn(24, 6).t(), torch.randn(1, 5).expand(6, 5), torch.tensor(2.0)]
-        torch.autograd.backward((weights, logs, loss), grads)
+        grads.append(torch.randn(6, 1).expand(6, 40))
+        torch.autograd.backward((weights, logs, loss, gate), grads)
         found.append([*(x.grad for x in inputs), *(p.grad for p in model.parameters())])
     for mine, theirs in zip(found[1], found[0], strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
@@ -251,6 +255,75 @@ def test_training_follows_eager(pair: Pair, optimizer: Callable[..., Any]) -> No
         (torch.tensor(losses[name]) - exact_losses).abs().median() for name in ("ours", "eager")
     )
     assert ours <= 1.5 * eager + 1e-6
+
+
+def test_checkpoints_and_autocast(pair: Pair) -> None:
+    """What runs a forward again, or casts in it, has the gradients of eager."""
+    for how in ("checkpoint", "autocast"):
+        found = []
+        for model in pair.models():
+            inputs = [x.requires_grad_() for x in pair.inputs()]
+            if how == "checkpoint":
+                results = checkpoint(model, *inputs, use_reentrant=False)
+            else:
+                with torch.autocast("cpu", torch.bfloat16):
+                    results = model(*inputs)
+            total(tuple(each.float() for each in results)).backward()
+            found.append([*(x.grad for x in inputs), *(p.grad for p in model.parameters())])
+        limit = 1e-4 if how == "checkpoint" else 3e-2
+        for mine, theirs in zip(found[1], found[0], strict=True):
+            scale = float(theirs.abs().max())
+            torch.testing.assert_close(mine, theirs, rtol=limit, atol=limit * scale)
+
+
+SOURCES: dict[str, tuple[str, str]] = {
+    **{f"products, {name}": (products.source_of(name), "none") for name in products.BODIES},
+    "a prologue": (test_prologues.SOURCE, "mma"),
+}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_gradients_of_products(name: str, tmp_path) -> None:
+    source, tensor_cores = SOURCES[name]
+    text = text_of("kinds", source, tensor_cores, training=True)
+    made = pair_of_texts("kinds", source, text, 0, tmp_path)
+    # Its gradient goes through 16 bits, of which roundings before may turn the last.
+    require_same_as_eager(made, 5, 2**-11 if name == "a prologue" else 2e-6)
+
+
+@pytest.mark.parametrize("name", row_blocks.BODIES)
+def test_gradients_of_row_blocks(name: str, tmp_path) -> None:
+    made = row_blocks.row_blocks_pair(name, tmp_path, training=True)
+    assert "_backward(_kernels" in made.text
+    require_same_as_eager(made, 70)
+
+
+def require_same_as_eager(made: Pair, batch: int, roundings: float = 2e-6) -> None:
+    """As near float64 as eager is, but for a few roundings; NaN where it has them."""
+    original, new = made.models()
+    given = [x.to(next(new.parameters()).dtype) for x in made.inputs(batch)]
+    exact, eager, ours = (
+        _wanted(model, inputs)
+        for model, inputs in (
+            (copy.deepcopy(original).double(), [x.double() for x in given]),
+            (original, given),
+            (new, given),
+        )
+    )
+    for value, theirs, mine in zip(exact, eager, ours, strict=True):
+        assert (mine is None) == (theirs is None)
+        if mine is not None:
+            assert torch.equal(mine.isnan(), value.isnan())
+            value, theirs, mine = (each.double().nan_to_num(0.0) for each in (value, theirs, mine))
+            usual, scale = (theirs - value).abs().max(), value.abs().max()
+            assert (mine - value).abs().max() <= 2 * usual + roundings * scale
+
+
+def _wanted(model: Any, inputs: list[torch.Tensor]) -> tuple[torch.Tensor | None, ...]:
+    inputs = [x.detach().requires_grad_() for x in inputs]
+    results = [each for each in leaves(model(*inputs)) if each.requires_grad]
+    wanted = [*inputs, *model.parameters()]
+    return torch.autograd.grad(total(tuple(results)), wanted, allow_unused=True)
 
 
 def test_no_gradients_no_saving(pair: Pair) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import re
 from pathlib import Path
 
 import pytest
 import torch
+from tests.behaviour.emitted import kernels_in, leaves
 from tests.models import training
 from tests.models.cases import BATCH, CASES, Case
 from tests.models.comparing import assert_same_gradients
@@ -66,3 +69,15 @@ def test_norms_in_training(
     torch.manual_seed(1)
     emitted = emit_module(model().eval(), (calls[0], {}), tmp_path, mode="both", training=True)
     assert_trains(emitted, calls)
+    results = copy.deepcopy(emitted.new).train()(*(x.clone().requires_grad_() for x in calls[0]))
+    total = sum(result.sum() for result in leaves(results))
+    assert kernels_in(total.backward) > 0
+
+
+def test_what_has_one_gradient_over_several_kernels_keeps_it(tmp_path: Path) -> None:
+    """A norm whose statistics are a kernel of their own: no part has a backward of kernels."""
+    torch.manual_seed(1)
+    args = ((images(6),), {})
+    emitted = emit_module(training.Residual().eval(), args, tmp_path, mode="both", training=True)
+    assert "_k2_k3_sum_mul_training_backward(_need" in emitted.compiled.text
+    assert not re.search(r"training_of_k[23]\b", emitted.compiled.text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,16 +13,18 @@ from tests.capturing import graph_of, module_of
 from tests.one_walk import EVERY_ROW
 from tests.unit.emission.test_backward import CASES as CLOSED
 from tests.unit.emission.test_backward import ROW, SQUARE, WIDE, X, Y, hard, positive
+from tests.unit.plan.plans import Make, graph
 from torch.nn import functional as F
 
 from opweld.differentiate import differentiate, pointwise, products, shapes
 from opweld.ir.attrs import CallAttrs, Operand
-from opweld.ir.graph import Graph, arena_of
+from opweld.ir.graph import Graph, Node, arena_of, topological
 from opweld.ir.numpy.interpret import interpret_outputs
 from opweld.ir.operator import operator_over
 from opweld.ir.ops import Op
 from opweld.ir.original import Vjp
 from opweld.ir.plan import Group, GroupKind
+from opweld.ir.types import DType
 from opweld.plan.groups import NO_ESTIMATE
 from opweld.plan.single_pass import in_one_walk
 from opweld.simplify import simplify
@@ -89,6 +92,14 @@ MORE: dict[str, tuple[Function, tuple[torch.Tensor, ...]]] = {
     "cumsum": (lambda x: torch.cumsum(x, 1) * 2, (X,)),
     "deviations": (
         lambda x: ((x - x.mean(1, keepdim=True)) ** 2).sum(1) + (x - x.mean((1, 2), True)).sum(1),
+        (X,),
+    ),
+    "deviations from less than the mean": (
+        lambda x: ((x - x.sum(1, keepdim=True) * 0.125) ** 2).sum(1) * 0.5,
+        (X,),
+    ),
+    "softmax of other axes": (
+        lambda x: torch.exp(x - x.amax(2, True)) / torch.exp(x - x.amax(2, True)).sum((1, 2), True),
         (X,),
     ),
     "deviations of another": (
@@ -227,8 +238,21 @@ def test_every_row_has_a_case() -> None:
         lambda x: x[:, 1:4:2] * 2,
         lambda x: torch.pow(2.0, x),
         lambda x: torch.gather(x, 0, torch.zeros(2, 4, 6, 6, dtype=torch.long)) * 2,
+        lambda x: F.embedding(torch.tensor([2]), x[0, 0], padding_idx=2) * 2,
+        lambda x: torch.addmm(x[0, 0], x[0, 0], x[0, 1], beta=0.5) + 1.0,
+        lambda x: torch.matmul(x, x[0, 0].expand(1, 1, 6, 6)) + 1.0,
     ],
-    ids=["zero everywhere", "products", "the first of the largest", "steps", "powers", "reads"],
+    ids=[
+        "zero everywhere",
+        "products",
+        "the first of the largest",
+        "steps",
+        "powers",
+        "reads of several",
+        "a row that only pads",
+        "factors of a product",
+        "broadcast batches",
+    ],
 )
 def test_what_has_no_row_has_no_graph(function: Function) -> None:
     assert vjp_of(function, X)[1] is None
@@ -244,6 +268,56 @@ def test_a_norm_takes_two_sums_of_its_gradient() -> None:
             reads_grad.add(node.serial)
     sums = [n for n in vjp.graph.nodes() if n.op is Op.SUM and n.serial in reads_grad]
     assert len(sums) == 2
+
+
+def group_of(result: Node, *inputs: Node) -> Group:
+    nodes = tuple(node for node in topological((result,)) if node not in inputs)
+    return Group("k1", GroupKind.POINTWISE, nodes, inputs, (result,), None, NO_ESTIMATE, "")
+
+
+def test_exclusive_scans_leave_their_own_element_out() -> None:
+    m = Make()
+    x = m.x("x", 3, 5, dtype=DType.F64)
+    result = m.scanned("cumsum", x, 1, exclusive=True)
+    vjp = differentiate(graph(result), group := group_of(result, x), operator_over(group, ("x",)))
+    assert vjp is not None
+    grad = np.arange(15.0).reshape(3, 5)
+    (found,) = interpret_outputs(vjp.graph, {"grad": grad, "x": grad}, {}, None, "float64")
+    behind = np.cumsum(grad[:, ::-1], 1)[:, ::-1] - grad
+    np.testing.assert_allclose(found, behind)
+
+
+def test_deviations_from_the_mean_of_another_reach_both() -> None:
+    m = Make()
+    x, y = (m.x(name, 3, 5, dtype=DType.F64) for name in "xy")
+    deviation = m.sub(x, m.reduced("mean", y, 1))
+    group = group_of(m.reduced("sum", m.mul(deviation, deviation), 1), x, y)
+    vjp = differentiate(graph(*group.outputs), group, operator_over(group, ("x", "y")))
+    assert vjp is not None and vjp.places == (0, 1)
+
+
+def test_products_of_attention_keep_pytorch_s_gradients() -> None:
+    """Those of PyTorch's attention are summed in parts, which no product of ours is."""
+    m = Make()
+    x, y = (m.x(name, 3, 4, 4, dtype=DType.F64) for name in "xy")
+    product = m.product("bmm", x, y, shape=(3, 4, 4))
+    for summed, has_graph in ((False, True), (True, False)):
+        attrs = replace(product.attrs, summed_in_parts=summed)
+        result = m.mul(m.arena.call((x, y), attrs), m.const(2.0, DType.F64))
+        group = group_of(result, x, y)
+        vjp = differentiate(graph(result), group, operator_over(group, ("x", "y")))
+        assert (vjp is not None) is has_graph
+
+
+def test_lists_of_tensors_keep_the_reference() -> None:
+    m = Make()
+    x = m.x("x", 3, 4)
+    group = group_of(m.mul(x, 2.0), x)
+    operator = operator_over(group, ("x",))
+    listed = replace(operator, arguments=(replace(operator.arguments[0], listed=1),))
+    whole = graph(*group.outputs)
+    assert differentiate(whole, group, operator) is not None
+    assert differentiate(whole, group, listed) is None
 
 
 def test_results_are_read_where_they_say_all() -> None:
