@@ -23,7 +23,7 @@ class Model(nn.Module):
         self.across = nn.Parameter(torch.randn(28, 36) / 6)
         self.stack = nn.Parameter(torch.randn(3, 40, 20) / 6)
         self.biased = nn.Linear(12, 40)
-        self.other = nn.Linear(40, 36)
+        self.other = nn.Linear(12, 36)
         self.wide = nn.Parameter(torch.randn(5, 40, 24) / 6)
 
     def forward(self, x, y):
@@ -32,7 +32,7 @@ class Model(nn.Module):
         added, more = (x @ self.first) * 2.0 + y, (y @ self.second) * 2.0 + large
         stacked = torch.bmm(y.expand(3, *y.shape).contiguous(), self.stack)
         wide = torch.bmm(y.expand(5, *y.shape).contiguous(), self.wide)
-        return small, large, across, added, more, stacked, wide, self.biased(x), self.other(y)
+        return small, large, across, added, more, stacked, wide, self.biased(x), self.other(x)
 
 
 def get_inputs():
