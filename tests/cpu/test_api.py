@@ -160,6 +160,15 @@ def test_what_the_result_shows(tmp_path: Path) -> None:
     assert (result.verdict, result.timing) == (None, None)
 
 
+def test_gradients_are_kernels_where_they_are_asked_for() -> None:
+    x = torch.randn(64, 16)
+    texts = [
+        opweld.optimize(Gated(16), x, check=False, training=training).text
+        for training in (False, True)
+    ]
+    assert ["_by_kernels(" in text for text in texts] == [False, True]
+
+
 def test_the_module_is_left_as_it_is() -> None:
     module = Gated(16).train()
     before = {name: value.clone() for name, value in module.state_dict().items()}

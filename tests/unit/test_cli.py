@@ -292,6 +292,20 @@ def test_how_much_is_judged(
     assert [(each.thorough, each.stop_at_first) for each in asked] == [(thorough, stop_at_first)]
 
 
+@pytest.mark.parametrize("command", ["check", "optimize"])
+@pytest.mark.parametrize("flags", [(), ("--training",)])
+def test_steps_of_training_are_timed_where_they_are_asked_for(
+    model: Path, monkeypatch: pytest.MonkeyPatch, command: str, flags: tuple[str, ...]
+) -> None:
+    asked: list[Settings] = []
+    monkeypatch.setattr(cli, "_check", lambda pair, settings, *_: asked.append(settings) or 0)
+    monkeypatch.setattr(
+        cli, "_optimize", lambda model, out, options, *_: asked.append(settings_of(options)) or 0
+    )
+    assert CliRunner().invoke(cli.app, [command, str(model), *flags]).exit_code == 0
+    assert [each.step for each in asked] == [bool(flags)]
+
+
 def test_check_of_a_file_without_model_new(model: Path) -> None:
     said = refusal(opweld("check", model, model))
     assert "ModelNew" in said and str(model) in said
