@@ -199,7 +199,9 @@ def _names(taken: list[str], nodes: Iterable[Node]) -> list[str]:
     """A name for each of the values that the forward leaves."""
     names: list[str] = []
     for node in nodes:
-        wish = node.attrs.target.split(".")[1] if node.op is Op.CALL else "result"
-        alike = sum(each.rpartition("_")[0] == wish or each == wish for each in (*taken, *names))
-        names.append(f"{wish}_{alike + 1}" if alike else wish)
+        wish = name = node.attrs.target.split(".")[1] if node.op is Op.CALL else "result"
+        number = 2
+        while name in (*taken, *names):
+            name, number = f"{wish}_{number}", number + 1
+        names.append(name)
     return names
