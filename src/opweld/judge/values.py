@@ -336,7 +336,11 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(cls: type[_T], data: Any) -> _T:
-    """The value of type `cls` that `to_plain` described."""
+    """The value of type `cls` that `to_plain` described.
+
+    Raises:
+        TypeError, ValueError, AttributeError: it describes none.
+    """
     return _read(cls, data)
 
 
@@ -350,6 +354,8 @@ def _read(hint: Any, data: Any) -> Any:
         return tuple(_read(get_args(hint)[0], item) for item in data)
     if origin is dict:
         return {key: _read(get_args(hint)[1], item) for key, item in data.items()}
+    if hint in (str, int, bool) and not isinstance(data, hint):
+        raise TypeError(f"{data!r:.40} is no {hint.__name__}")
     return float(data) if hint is float else data
 
 
