@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from typer.testing import CliRunner
 
 from opweld.account import command_of
 from opweld.delivery import json_text
+from opweld.errors import UserError
 from opweld.interface.cli import app
 from opweld.judge.values import to_plain
 from opweld.report import page
@@ -68,6 +71,52 @@ def test_what_is_no_account_is_refused_in_a_sentence(name: str, tmp_path: Path) 
     assert done.output.startswith(f"opweld: {path}: ") and done.output.count("\n") == 1
     assert sentence in done.output
     assert not path.with_suffix(".html").exists()
+
+
+def places(data: Any, *way: Any) -> Iterator[tuple[Any, ...]]:
+    """The ways to all fields of an account; of lists to the first element alone."""
+    inner = data.items() if isinstance(data, dict) else list(enumerate(data))[:1]
+    for key, value in inner:
+        yield (*way, key)
+        if isinstance(value, dict | list):
+            yield from places(value, *way, key)
+
+
+@pytest.mark.parametrize("odd", ["text", 5, -1.5, None, [1], {"a": 1}], ids=repr)
+def test_any_field_may_hold_anything(odd: Any, tmp_path: Path) -> None:
+    """It has a page, or is refused in a sentence."""
+    text, path = json_text(to_plain(accounts.full())), tmp_path / "odd.json"
+    for *way, last in places(json.loads(text)):
+        data = inner = json.loads(text)
+        for step in way:
+            inner = inner[step]
+        inner[last] = odd
+        path.write_text(json.dumps(data))
+        with contextlib.suppress(UserError):
+            assert page(read_account(path)).endswith("</html>")
+
+
+def test_the_page_does_not_replace_its_account(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    before, named = path.read_text(), tmp_path / "named.html"
+    named.symlink_to(path)
+    for words in ((path, "--html", path), (path, "--html", named), (named,)):
+        done = RUN.invoke(app, ["report", *map(str, words)])
+        assert done.exit_code == 2 and "is the account itself; name another" in done.output
+    assert path.read_text() == before and named.is_symlink()
+
+
+@pytest.mark.parametrize("command", [("optimize",), ("check", "m_new.py")], ids=lambda c: c[0])
+def test_the_account_and_the_page_are_two_files(command: tuple[str, ...], tmp_path: Path) -> None:
+    model, out = tmp_path / "m.py", tmp_path / "a"
+    model.write_text(accounts.SOURCE)
+    (tmp_path / "m_new.py").write_text(accounts.SOURCE)
+    given = [command[0], str(model), *(str(tmp_path / name) for name in command[1:])]
+    for name in (str(out), "-"):
+        done = RUN.invoke(app, [*given, "--json", name, "--html", name])
+        assert done.exit_code == 2
+        assert done.output == f"opweld: {name}: is named by --json and by --html; name two\n"
+    assert not out.exists()
 
 
 def test_what_cannot_be_read_or_written_is_said(tmp_path: Path) -> None:
