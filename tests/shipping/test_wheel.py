@@ -249,8 +249,12 @@ def test_what_cannot_be_packaged_is_refused(
         str(path), "--arch", "sm_90a"
     )
     assert "is of one level" in refused(str(path), "--arch", "x86-64-v2,x86-64-v3")
-    odd = path.rename(tmp_path / "gate-new.py")
-    assert "a name that Python cannot import" in refused(str(odd))
+    odd = path
+    for name in ("gate-new", "_gate", "gate_", "class", "gàte"):
+        odd = odd.rename(tmp_path / f"{name}.py")
+        assert "a name that Python cannot import" in refused(str(odd))
+    odd = odd.rename(tmp_path / "__init__.py")
+    assert "is of a package, and a wheel is made of a single file" in refused(str(odd))
     bare = tmp_path / "bare_new.py"
     bare.write_text('"""ModelNew for m.py, by opweld 0.1.0 for cpu.\n"""\nimport torch\n')
     assert "has no kernels" in refused(str(bare))

@@ -8,7 +8,7 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
-from opweld.emission.package import LibraryTexts, library_texts
+from opweld.emission.package import MAIN, LibraryTexts, library_texts
 from opweld.emission.support import MARKER
 from opweld.errors import UserError, Where
 from opweld.model_file import read_source
@@ -42,6 +42,12 @@ def read_emitted(path: Path) -> Emitted:
             "is no file that opweld wrote",
             where=where,
             next_step="name one that `opweld optimize MODEL.py -o MODEL_new.py` writes",
+        )
+    if path.name == MAIN:
+        raise UserError(
+            "is of a package, and a wheel is made of a single file",
+            where=where,
+            next_step="write one with `opweld optimize MODEL.py -o MODEL_new.py`",
         )
     if MARKER not in text.splitlines() or builds is None or flags is None:
         raise UserError(
