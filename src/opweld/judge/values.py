@@ -248,11 +248,15 @@ class Timing:
 
     @property
     def speedup_vs_eager(self) -> float | None:
-        return self.eager_ms.median / self.opweld_ms.median if self.eager_ms else None
+        return _speedup(self.eager_ms, self.opweld_ms)
 
     @property
     def speedup_vs_compile(self) -> float | None:
-        return self.compile_ms.median / self.opweld_ms.median if self.compile_ms else None
+        return _speedup(self.compile_ms, self.opweld_ms)
+
+
+def _speedup(other: Samples | None, ours: Samples) -> float | None:
+    return other.median / ours.median if other and ours.median else None
 
 
 @dataclass(frozen=True, slots=True)
