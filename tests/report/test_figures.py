@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -9,12 +10,14 @@ from tests.report import accounts
 
 from opweld.account import Account
 from opweld.compiled import PlanRow
-from opweld.judge.values import KernelTiming, Samples
+from opweld.judge.values import Errors, KernelTiming, Samples
 from opweld.report import page
+from opweld.report.accuracy import accuracy_of
 from opweld.report.facts import commands_of, heading_of
 from opweld.report.kernels import counted, figures_of, kernels_of, roofline_of
 from opweld.report.listing import MOST_HIGHLIGHTED, highlighted, pieces_of
 from opweld.report.plan_graph import MARGIN, plan_graph
+from opweld.report.scale import LogScale
 from opweld.report.times import times_of
 
 SMALL = PlanRow("k1", "pointwise", ("mul",), "one", flops=100, must_bytes=50, moved_bytes=80)
@@ -88,6 +91,26 @@ def test_values_share_a_lane_where_one_ends_before_the_other_begins() -> None:
     assert ends == [[heights[2] - 6], [heights[4] - 6], [heights[5] - 6]]
 
 
+def test_errors_stand_where_they_are_on_an_axis_of_whole_decades() -> None:
+    own = replace(
+        accounts.OWN,
+        outputs=(),
+        error_vs_f64=Errors(1e-9, 1e-7),
+        eager_error_vs_f64=Errors(0.0, math.inf),
+    )
+    found = accuracy_of([own])
+    assert found and [tick.label for tick in found.ticks] == ["10⁻⁹", "10⁻⁸", "10⁻⁷"]
+    (line,) = found.outputs
+    marks = (line.rms, line.eager_rms, line.most, line.eager_most)
+    assert [(each.at, each.text, each.is_zero) for each in marks if each] == [
+        (2.0, "1e-09", False),
+        (2.0, "0", True),
+        (98.0, "1e-07", False),
+        (98.0, "inf", False),
+    ]
+    assert LogScale(-9, -7).at(1e-8) == pytest.approx(50.0)
+
+
 def test_many_inputs_are_one_row() -> None:
     names = tuple(f"x{k}" for k in range(7))
     for few in (names[:6], names):
@@ -117,6 +140,8 @@ def test_a_long_text_is_shown_without_colours_as_it_is() -> None:
 def test_a_letter_that_ends_a_line_for_the_lexer_alone_shifts_none() -> None:
     for odd in ("a\r", "b\x0c", "c\u2028", "'''d\n"):
         text = f"x = 1\n{odd}y = 2\nz = 3"
-        assert len(highlighted(text, "python")) == text.count("\n") + 1
+        lines = highlighted(text, "python")
+        assert len(lines) == text.count("\n") + 1
+        assert "z" in lines[-1] and "y" in lines[-2]
     made = replace(accounts.full(), sources={"m.py": "x = 1\r\ny = 2\r\n"})
     assert page(made).count('class="no"') == 2

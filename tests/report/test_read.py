@@ -13,7 +13,7 @@ import pytest
 from tests.report import accounts
 from typer.testing import CliRunner
 
-from opweld.account import command_of
+from opweld.account import LONGEST_TEXT_BYTES, command_of, of_judgement
 from opweld.delivery import json_text
 from opweld.errors import UserError
 from opweld.interface.cli import app
@@ -119,6 +119,25 @@ def test_the_account_and_the_page_are_two_files(command: tuple[str, ...], tmp_pa
         assert done.exit_code == 2
         assert done.output == f"opweld: {name}: is named by --json and by --html; name two\n"
     assert not out.exists()
+
+
+def test_where_the_page_goes_is_looked_at_before_the_work(tmp_path: Path) -> None:
+    """The model file, which is none, is not got to."""
+    model = tmp_path / "m.py"
+    model.write_text(accounts.SOURCE)
+    for option in ("--json", "--html"):
+        done = RUN.invoke(app, ["optimize", str(model), option, str(tmp_path)])
+        assert done.exit_code == 2
+        assert done.output == f"opweld: {tmp_path}: is a folder; name a file\n"
+
+
+def test_sources_of_an_account_are_files_that_are_not_too_long(tmp_path: Path) -> None:
+    short, long = tmp_path / "short.py", tmp_path / "long.py"
+    short.write_text("#" * LONGEST_TEXT_BYTES)
+    long.write_text("#" * (LONGEST_TEXT_BYTES + 1))
+    for other in (long, tmp_path, tmp_path / "none.py"):
+        made = of_judgement(short, other, accounts.JUDGEMENT)
+        assert list(made.sources) == ["short.py"]
 
 
 def test_what_cannot_be_read_or_written_is_said(tmp_path: Path) -> None:
