@@ -240,6 +240,18 @@ def refused(*words: str) -> str:
     return done.output
 
 
+def test_the_compiler_is_asked_for_the_level_and_not_for_this_processor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, asked, compiler = emitted(tmp_path, "cpu"), tmp_path / "asked", tmp_path / "compiler"
+    assert '"-march=native"' in path.read_text()
+    compiler.write_text(f'#!/bin/sh\necho "$@" >> {asked}\nexit 1\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    assert "compiler refused a library: it said nothing" in refused(str(path))
+    assert [w for w in asked.read_text().split() if "march" in w] == ["-march=x86-64-v3"]
+
+
 def test_what_cannot_be_packaged_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
