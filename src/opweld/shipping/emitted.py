@@ -61,8 +61,8 @@ def read_emitted(path: Path) -> Emitted:
 
 def shipped_text(emitted: Emitted, facts: dict[str, object]) -> str:
     """The same file, which loads what was built: `facts` say what there is and what it needs."""
-    told = f"# What was built, and what it needs.\n_SHIPPED = {facts!r}\n\n\n"
-    loads = told + _piece("needs")
+    shipped = f"# What was built, and what it needs.\n_SHIPPED = {facts!r}\n\n\n"
+    loads = shipped + _piece("needs")
 
     def replaced(found: re.Match[str]) -> str:
         return loads + found[1] + _piece("shipped")
