@@ -174,16 +174,16 @@ def test_a_narrow_window_has_nothing_beyond_its_edge(browser: Browser) -> None:
     assert len(colours(wide, (520, 0, 1000, 2600))) > 20
 
 
-def test_what_is_folded_is_printed(browser: Browser) -> None:
+def test_what_is_collapsed_is_printed(browser: Browser) -> None:
     """More pages of paper than there would be of what is open."""
     made = accounts.full()
     assert made.verdict
     passed = tuple(Check(f"check {k}", True, "alike") for k in range(120))
     text = page(replace(made, verdict=replace(made.verdict, checks=passed)))
-    folded = re.sub(r" *details::details-content \{.*?\}\n", "", text)
-    digest = base64.b64encode(hashlib.sha256(style_of(folded).encode()).digest()).decode()
-    folded = re.sub(r"sha256-[^']*", f"sha256-{digest}", folded, count=1)
-    pages = [browser.paper(each).count(b"/Type /Page\n") for each in (text, folded)]
+    collapsed = re.sub(r" *details::details-content \{.*?\}\n", "", text)
+    digest = base64.b64encode(hashlib.sha256(style_of(collapsed).encode()).digest()).decode()
+    collapsed = re.sub(r"sha256-[^']*", f"sha256-{digest}", collapsed, count=1)
+    pages = [browser.paper(each).count(b"/Type /Page\n") for each in (text, collapsed)]
     assert pages[0] >= pages[1] + 2 >= 3
 
 

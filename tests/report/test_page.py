@@ -193,6 +193,7 @@ def test_a_page_stays_small_and_says_what_it_leaves_out() -> None:
     )
     text = page(large)
     assert len(text.encode()) < LARGEST_BYTES
+    assert "150 more checks." in text and "150 more kinds." in text
     assert "its source is too long for this page" in text and "500 more groups follow" in text
     assert "<code>m.py</code> is too long for this page" in text
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,9 @@ import pytest
 from tests.report import accounts
 from typer.testing import CliRunner
 
-from opweld.account import command_of
+from opweld.account import LONGEST_TEXT_BYTES, command_of, of_judgement
 from opweld.delivery import json_text
+from opweld.errors import UserError
 from opweld.interface.cli import app
 from opweld.judge.values import to_plain
 from opweld.report import page
@@ -68,6 +71,73 @@ def test_what_is_no_account_is_refused_in_a_sentence(name: str, tmp_path: Path) 
     assert done.output.startswith(f"opweld: {path}: ") and done.output.count("\n") == 1
     assert sentence in done.output
     assert not path.with_suffix(".html").exists()
+
+
+def places(data: Any, *way: Any) -> Iterator[tuple[Any, ...]]:
+    """The ways to all fields of an account; of lists to the first element alone."""
+    inner = data.items() if isinstance(data, dict) else list(enumerate(data))[:1]
+    for key, value in inner:
+        yield (*way, key)
+        if isinstance(value, dict | list):
+            yield from places(value, *way, key)
+
+
+@pytest.mark.parametrize(
+    "odd", ["text", 0, 10**300, -1.5, None, [1], {"a": 1}], ids=lambda v: repr(v)[:9]
+)
+def test_any_field_may_hold_anything(odd: Any, tmp_path: Path) -> None:
+    """It has a page, or is refused in a sentence."""
+    text, path = json_text(to_plain(accounts.full())), tmp_path / "odd.json"
+    for *way, last in places(json.loads(text)):
+        data = inner = json.loads(text)
+        for step in way:
+            inner = inner[step]
+        inner[last] = odd
+        path.write_text(json.dumps(data))
+        with contextlib.suppress(UserError):
+            assert page(read_account(path)).endswith("</html>")
+
+
+def test_the_page_does_not_replace_its_account(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    before, named = path.read_text(), tmp_path / "named.html"
+    named.symlink_to(path)
+    for words in ((path, "--html", path), (path, "--html", named), (named,)):
+        done = RUN.invoke(app, ["report", *map(str, words)])
+        assert done.exit_code == 2 and "is the account itself; name another" in done.output
+    assert path.read_text() == before and named.is_symlink()
+
+
+@pytest.mark.parametrize("command", [("optimize",), ("check", "m_new.py")], ids=lambda c: c[0])
+def test_the_account_and_the_page_are_two_files(command: tuple[str, ...], tmp_path: Path) -> None:
+    model, out = tmp_path / "m.py", tmp_path / "a"
+    model.write_text(accounts.SOURCE)
+    (tmp_path / "m_new.py").write_text(accounts.SOURCE)
+    given = [command[0], str(model), *(str(tmp_path / name) for name in command[1:])]
+    for name in (str(out), "-"):
+        done = RUN.invoke(app, [*given, "--json", name, "--html", name])
+        assert done.exit_code == 2
+        assert done.output == f"opweld: {name}: is named by --json and by --html; name two\n"
+    assert not out.exists()
+
+
+def test_where_the_page_goes_is_looked_at_before_the_work(tmp_path: Path) -> None:
+    """The model file, which is none, is not got to."""
+    model = tmp_path / "m.py"
+    model.write_text(accounts.SOURCE)
+    for option in ("--json", "--html"):
+        done = RUN.invoke(app, ["optimize", str(model), option, str(tmp_path)])
+        assert done.exit_code == 2
+        assert done.output == f"opweld: {tmp_path}: is a folder; name a file\n"
+
+
+def test_sources_of_an_account_are_files_that_are_not_too_long(tmp_path: Path) -> None:
+    short, long = tmp_path / "short.py", tmp_path / "long.py"
+    short.write_text("#" * LONGEST_TEXT_BYTES)
+    long.write_text("#" * (LONGEST_TEXT_BYTES + 1))
+    for other in (long, tmp_path, tmp_path / "none.py"):
+        made = of_judgement(short, other, accounts.JUDGEMENT)
+        assert list(made.sources) == ["short.py"]
 
 
 def test_what_cannot_be_read_or_written_is_said(tmp_path: Path) -> None:

@@ -140,7 +140,8 @@ def test_its_library_is_no_matter_of_pythons_and_its_metadata_say_what_it_needs(
     assert b"libtorch_cpu.so" in library
     assert "Requires-Dist: torch>=2.11\n" in about and "Requires-Python: >=3.11\n" in about
     assert "Architectures: x86-64-v2\nCUDA: none, it runs on the CPU\n" in about
-    assert re.search(r"glibc: 2\.\d+ or newer", about)
+    newest = max(int(minor) for minor in re.findall(rb"GLIBC_2\.(\d+)", library))
+    assert newest > 2 and f"\nglibc: 2.{newest} or newer" in about
 
 
 def test_the_same_text_gives_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
@@ -240,6 +241,18 @@ def refused(*words: str) -> str:
     return done.output
 
 
+def test_the_compiler_is_asked_for_the_level_and_not_for_this_processor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, asked, compiler = emitted(tmp_path, "cpu"), tmp_path / "asked", tmp_path / "compiler"
+    assert '"-march=native"' in path.read_text()
+    compiler.write_text(f'#!/bin/sh\necho "$@" >> {asked}\nexit 1\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    assert "compiler refused a library: it said nothing" in refused(str(path))
+    assert [w for w in asked.read_text().split() if "march" in w] == ["-march=x86-64-v3"]
+
+
 def test_what_cannot_be_packaged_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,8 +262,12 @@ def test_what_cannot_be_packaged_is_refused(
         str(path), "--arch", "sm_90a"
     )
     assert "is of one level" in refused(str(path), "--arch", "x86-64-v2,x86-64-v3")
-    odd = path.rename(tmp_path / "gate-new.py")
-    assert "a name that Python cannot import" in refused(str(odd))
+    odd = path
+    for name in ("gate-new", "_gate", "gate_", "class", "gàte"):
+        odd = odd.rename(tmp_path / f"{name}.py")
+        assert "a name that Python cannot import" in refused(str(odd))
+    odd = odd.rename(tmp_path / "__init__.py")
+    assert "is of a package, and a wheel is made of a single file" in refused(str(odd))
     bare = tmp_path / "bare_new.py"
     bare.write_text('"""ModelNew for m.py, by opweld 0.1.0 for cpu.\n"""\nimport torch\n')
     assert "has no kernels" in refused(str(bare))

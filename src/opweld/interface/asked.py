@@ -9,6 +9,7 @@ from rich.console import Console
 
 from opweld.account import Account
 from opweld.delivery import check_output, json_text, write_json, write_whole
+from opweld.errors import OutputNotWritable, Where
 from opweld.judge.values import to_plain
 from opweld.report import page
 
@@ -16,14 +17,19 @@ STANDARD_OUTPUT = Path("-")
 
 
 class Asked:
-    """Where the account goes as JSON, and where as a page; "-" is standard output for the first.
+    """Where the account goes as JSON, and where as a page; "-" is standard output.
 
     Raises:
-        OutputNotWritable: one of the two cannot be written; before the work, not after it.
+        OutputNotWritable: one of the two cannot be written, or both are one; before the work, not
+            after it.
     """
 
     def __init__(self, json: Path | None, html: Path | None = None) -> None:
         self._json, self._html = json, html
+        if json and html and json.resolve() == html.resolve():
+            raise OutputNotWritable(
+                "is named by --json and by --html", where=Where(str(html)), next_step="name two"
+            )
         for out in (json, html):
             if out and out != STANDARD_OUTPUT:
                 check_output(out)

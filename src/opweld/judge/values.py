@@ -248,11 +248,15 @@ class Timing:
 
     @property
     def speedup_vs_eager(self) -> float | None:
-        return self.eager_ms.median / self.opweld_ms.median if self.eager_ms else None
+        return _speedup(self.eager_ms, self.opweld_ms)
 
     @property
     def speedup_vs_compile(self) -> float | None:
-        return self.compile_ms.median / self.opweld_ms.median if self.compile_ms else None
+        return _speedup(self.compile_ms, self.opweld_ms)
+
+
+def _speedup(other: Samples | None, ours: Samples) -> float | None:
+    return other.median / ours.median if other and ours.median else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +340,11 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(cls: type[_T], data: Any) -> _T:
-    """The value of type `cls` that `to_plain` described."""
+    """The value of type `cls` that `to_plain` described.
+
+    Raises:
+        TypeError, ValueError, AttributeError: it describes none.
+    """
     return _read(cls, data)
 
 
@@ -350,6 +358,8 @@ def _read(hint: Any, data: Any) -> Any:
         return tuple(_read(get_args(hint)[0], item) for item in data)
     if origin is dict:
         return {key: _read(get_args(hint)[1], item) for key, item in data.items()}
+    if hint in (str, int, bool) and not isinstance(data, hint):
+        raise TypeError(f"{data!r:.40} is no {hint.__name__}")
     return float(data) if hint is float else data
 
 

@@ -88,7 +88,7 @@ def _library(account: Account) -> list[tuple[str, str, str, int]]:
     """What stays PyTorch's, for which state, why, and how often."""
     kept = [row for row in account.plan if row.kind == "library" and row.reason]
     counts = Counter((row.label, row.variant or "the example call", row.reason) for row in kept)
-    return [(*told, count) for told, count in counts.items()]
+    return [(*which, count) for which, count in counts.items()]
 
 
 def _names(files: Any) -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from opweld.judge.values import Check, Errors, OutputErrors
+from opweld.judge.values import Check, OutputErrors
 from opweld.report.scale import LogScale, Tick, error, figure
 
 
@@ -75,15 +75,18 @@ def _line(each: Check | OutputErrors, name: str, scale: LogScale) -> Line:
     if ours is None or eager is None:
         detail = each.detail if isinstance(each, Check) else "compared with eager alone"
         return Line(name, each.dtype or "", each.grade or "", detail)
-    marks = [_mark(value, scale) for errors in (ours, eager) for value in _both(errors)]
     ulp = f"{figure(each.ulp_p50)} / {figure(each.ulp_p99)} / {figure(each.max_ulp)}"
     return Line(
-        name, each.dtype or "", each.grade or "", "", marks[0], marks[2], marks[1], *(marks[3], ulp)
+        name,
+        each.dtype or "",
+        each.grade or "",
+        "",
+        rms=_mark(ours.rms, scale),
+        eager_rms=_mark(eager.rms, scale),
+        most=_mark(ours.max, scale),
+        eager_most=_mark(eager.max, scale),
+        ulp=ulp,
     )
-
-
-def _both(errors: Errors) -> tuple[float, float]:
-    return errors.rms, errors.max
 
 
 def _mark(value: float, scale: LogScale) -> Mark:

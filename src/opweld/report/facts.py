@@ -53,14 +53,14 @@ def heading_of(account: Account) -> Heading:
         return Heading(title, UNJUDGED, said, reason, (), (), account.notes)
     use = " for inference only" if verdict.inference_only else ""
     said = f"EQUIVALENT{use}, grade {verdict.grade}" if verdict.passed else "NOT EQUIVALENT"
-    scope = f"Judged for {SCOPE_TEXTS[verdict.scope]}." if verdict.passed else verdict.reason
+    scope = f"Judged for {SCOPE_TEXTS.get(verdict.scope, verdict.scope)}."
     unjudged = (f"Cannot be judged: {sentence}" for sentence in verdict.unjudged)
     degenerate = (f"Degenerate: {account.degenerate}",) if account.degenerate else ()
     return Heading(
         title,
         PASSED if verdict.passed else FAILED,
         said,
-        scope,
+        scope if verdict.passed else verdict.reason,
         tuple(_tiles(account)),
         verdict.explanation,
         (*account.notes, *unjudged, *degenerate),

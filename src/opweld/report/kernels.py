@@ -178,7 +178,7 @@ def _count(value: int | None) -> str:
 def roofline_of(kernels: Sequence[Kernel], timing: Timing) -> Roofline | None:
     """None where no kernel was timed whose operations are known."""
     every = [(t, k, k.flops(t)) for k in kernels for t in k.timings]
-    drawn = [(t, k, flops) for t, k, flops in every if t.ms and flops and t.bytes]
+    drawn = [(t, k, flops) for t, k, flops in every if t.ms and t.ms > 0 and flops and t.bytes]
     drawn = sorted(drawn, key=lambda each: -(each[0].ms or 0.0) * each[0].calls)[:MOST_POINTS]
     if not drawn or not timing.copy_gbps > 0:
         return None

@@ -82,8 +82,8 @@ def _facts(timing: Timing) -> list[tuple[str, str]]:
 
 def _step(step: StepTiming) -> str:
     sides = (("eager", step.eager_ms), ("torch.compile", step.compile_ms))
-    told = [f"{name} {figure(samples.median, 'ms')}" for name, samples in sides if samples]
-    return ", ".join([f"ModelNew {figure(step.opweld_ms.median, 'ms')}", *told])
+    others = [f"{name} {figure(samples.median, 'ms')}" for name, samples in sides if samples]
+    return ", ".join([f"ModelNew {figure(step.opweld_ms.median, 'ms')}", *others])
 
 
 def _notes(timing: Timing) -> tuple[str, ...]:

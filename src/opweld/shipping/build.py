@@ -159,8 +159,8 @@ def _nvcc() -> Nvcc:
         )
     release = re.search(r"release (\d+)", _run([found, "--version"]))
     # Where its own headers are; a wrapper or a link of it may be elsewhere.
-    told = _run([found, "--dryrun", "-x", "cu", "-c", os.devnull, "-o", os.devnull], both=True)
-    include = re.search(r'INCLUDES="-I([^"]+)"', told)
+    dryrun = _run([found, "--dryrun", "-x", "cu", "-c", os.devnull, "-o", os.devnull], both=True)
+    include = re.search(r'INCLUDES="-I([^"]+)"', dryrun)
     if release is None or include is None:
         raise MissingCompiler(f"{found} does not say what it is", next_step="set CUDA_HOME")
     return Nvcc(Path(found), release[1], Path(include[1]).resolve())

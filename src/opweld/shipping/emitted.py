@@ -8,7 +8,7 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
-from opweld.emission.package import LibraryTexts, library_texts
+from opweld.emission.package import MAIN, LibraryTexts, library_texts
 from opweld.emission.support import MARKER
 from opweld.errors import UserError, Where
 from opweld.model_file import read_source
@@ -43,6 +43,12 @@ def read_emitted(path: Path) -> Emitted:
             where=where,
             next_step="name one that `opweld optimize MODEL.py -o MODEL_new.py` writes",
         )
+    if path.name == MAIN:
+        raise UserError(
+            "is of a package, and a wheel is made of a single file",
+            where=where,
+            next_step="write one with `opweld optimize MODEL.py -o MODEL_new.py`",
+        )
     if MARKER not in text.splitlines() or builds is None or flags is None:
         raise UserError(
             "has no kernels, and needs no compiler as it is",
@@ -55,8 +61,8 @@ def read_emitted(path: Path) -> Emitted:
 
 def shipped_text(emitted: Emitted, facts: dict[str, object]) -> str:
     """The same file, which loads what was built: `facts` say what there is and what it needs."""
-    told = f"# What was built, and what it needs.\n_SHIPPED = {facts!r}\n\n\n"
-    loads = told + _piece("needs")
+    shipped = f"# What was built, and what it needs.\n_SHIPPED = {facts!r}\n\n\n"
+    loads = shipped + _piece("needs")
 
     def replaced(found: re.Match[str]) -> str:
         return loads + found[1] + _piece("shipped")

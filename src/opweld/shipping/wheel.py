@@ -10,6 +10,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import keyword
+import re
 import tempfile
 import zipfile
 from collections.abc import Mapping
@@ -24,6 +26,8 @@ from opweld.shipping.emitted import read_emitted, shipped_text
 
 # The stable ABI of this release, and of all since, has all that the libraries call.
 LEAST_TORCH = "2.11"
+# Of a module and of a distribution, which neither begins nor ends with _.
+_NAME = re.compile(r"[A-Za-z](\w*[A-Za-z0-9])?", re.ASCII)
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -35,11 +39,11 @@ def package(path: Path, asked: str | None, folder: Path) -> Path:
     """
     emitted = read_emitted(path)
     name = path.stem
-    if not name.isidentifier():
+    if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise UserError(
-            "has a name that Python cannot import",
+            "has a name that Python cannot import or pip cannot install",
             where=Where(str(path)),
-            next_step="rename it in letters, digits and _",
+            next_step="rename it in letters, digits and _, with no _ at its ends",
         )
     archs = architectures(asked, emitted.target)
     tag = platform_tag()

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from opweld.delivery import check_output
+from opweld.errors import OutputNotWritable, Where
 from opweld.interface.arguments import Debug
 from opweld.interface.asked import STANDARD_OUTPUT, write_page
 from opweld.interface.exits import exit_with
@@ -37,6 +38,12 @@ def report_command(recorded: Recorded, html: Page = None, debug: Debug = False) 
         if out == STANDARD_OUTPUT:
             write_page(out, account)
             return 0
+        if out.exists() and out.samefile(recorded):
+            raise OutputNotWritable(
+                "is the account itself",
+                where=Where(str(out)),
+                next_step="name another file with --html",
+            )
         check_output(out)
         write_page(out, account)
         print(f"{out}: {out.stat().st_size / 1000:.0f} kB")
