@@ -121,6 +121,15 @@ def test_the_account_and_the_page_are_two_files(command: tuple[str, ...], tmp_pa
     assert not out.exists()
 
 
+@pytest.mark.parametrize("flag", ["--json", "--html"])
+def test_a_model_is_not_written_over(tmp_path: Path, flag: str) -> None:
+    model = tmp_path / "m.py"
+    model.write_text("a model", "utf-8")
+    done = CliRunner().invoke(cli.app, ["optimize", str(model), flag, str(model)])
+    assert done.exit_code == 2 and "is a file of Python" in done.output, done.output
+    assert model.read_text("utf-8") == "a model"
+
+
 def test_where_the_page_goes_is_looked_at_before_the_work(tmp_path: Path) -> None:
     """The model file, which is none, is not got to."""
     model = tmp_path / "m.py"

@@ -20,8 +20,8 @@ class Asked:
     """Where the account goes as JSON, and where as a page; "-" is standard output.
 
     Raises:
-        OutputNotWritable: one of the two cannot be written, or both are one; before the work, not
-            after it.
+        OutputNotWritable: one of the two cannot be written or is a file of Python, or both are one;
+            before the work, not after it.
     """
 
     def __init__(self, json: Path | None, html: Path | None = None) -> None:
@@ -32,6 +32,12 @@ class Asked:
             )
         for out in (json, html):
             if out and out != STANDARD_OUTPUT:
+                if out.suffix == ".py":  # a model's, mostly: it would be lost
+                    says = (
+                        "is a file of Python, which an account or a report would take the place of"
+                    )
+                    where = Where(str(out))
+                    raise OutputNotWritable(says, where=where, next_step="name another file")
                 check_output(out)
 
     @property
