@@ -124,10 +124,10 @@ def test_the_account_and_the_page_are_two_files(command: tuple[str, ...], tmp_pa
 @pytest.mark.parametrize("flag", ["--json", "--html"])
 def test_a_model_is_not_written_over(tmp_path: Path, flag: str) -> None:
     model = tmp_path / "m.py"
-    model.write_text("a model", "utf-8")
+    model.write_text(accounts.SOURCE, "utf-8")
     done = RUN.invoke(app, ["optimize", str(model), flag, str(model)])
     assert done.exit_code == 2 and "is a file of Python" in done.output, done.output
-    assert model.read_text("utf-8") == "a model"
+    assert model.read_text("utf-8") == accounts.SOURCE
 
 
 def test_where_the_page_goes_is_looked_at_before_the_work(tmp_path: Path) -> None:
