@@ -17,6 +17,10 @@ def trivial(unit: dict[str, Any]) -> dict[str, Any]:
     return {"passed": True, "reason": unit["name"]}
 
 
+def returns_a_list(unit: dict[str, Any]) -> list[str]:
+    return [unit["name"]]
+
+
 def slow(unit: dict[str, Any]) -> dict[str, Any]:
     """Leaves the times at which it ran, in a file beside its model."""
     begin = time.monotonic()

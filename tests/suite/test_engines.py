@@ -15,6 +15,7 @@ from tests.suite.clusters import needs_ray
 from tests.suite.stores import ROOT, command, numbered, verdicts
 
 from opweld.errors import UserError
+from opweld.judge.process.processes import descendants
 from opweld.judge.values import Settings
 from opweld.suite.asking import of_function
 from opweld.suite.engines import Engine
@@ -94,7 +95,7 @@ def test_ray_of_our_own_listens_on_the_loopback_alone(ray_cluster: tuple[str, in
 def listening(process: int) -> Iterator[str]:
     """Addresses at which a process, or one that it started, takes TCP connections."""
     inodes = set()
-    for pid in descendants(process):
+    for pid in (process, *descendants(process)):
         for link in Path(f"/proc/{pid}/fd").glob("*"):
             try:
                 inodes.add(os.readlink(link))
@@ -106,16 +107,6 @@ def listening(process: int) -> Iterator[str]:
             if state == "0A" and f"socket:[{inode}]" in inodes:
                 words = bytes.fromhex(local.partition(":")[0])[-4:]  # the last of a mapped one
                 yield ".".join(str(byte) for byte in reversed(words))
-
-
-def descendants(process: int) -> list[int]:
-    asked = ["ps", "-eo", "pid=,ppid="]
-    pairs = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()
-    parents = dict(zip(map(int, pairs[::2]), map(int, pairs[1::2]), strict=True))
-    found = [process]
-    for parent in found:
-        found += [child for child, its in parents.items() if its == parent]
-    return found
 
 
 @needs_submitit

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -130,8 +131,7 @@ def running(spec: Path) -> list[int]:
     return found
 
 
-def wait_for(there: object) -> None:
-    assert callable(there)
+def wait_for(there: Callable[[], bool]) -> None:
     until = time.monotonic() + _PATIENCE_S
     while not there():
         assert time.monotonic() < until

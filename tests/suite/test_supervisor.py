@@ -6,6 +6,7 @@ GPUs are not there: what their driver would say of them is given.
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,9 +19,10 @@ from tests.suite.stores import ROOT
 from opweld.judge.values import Settings
 from opweld.suite.asking import of_function
 from opweld.suite.spec import digests_of
-from opweld.suite.values import Data, Gpu, Slot, Task, Unit, Work
+from opweld.suite.values import INTERRUPTED, Data, Gpu, Slot, Task, Unit, Work
 from opweld.suite.worker.gpus import NoAnswer, State, state_of, visible_gpus
-from opweld.suite.worker.supervisor import INTERRUPTED, Supervisor
+from opweld.suite.worker.process import _new_folder
+from opweld.suite.worker.supervisor import Supervisor
 
 GB = 10**9
 GPU = Gpu("GPU-1", "NVIDIA H200", 141 * GB)
@@ -144,6 +146,14 @@ def test_a_task_can_be_cancelled(tmp_path: Path, kept: Callable[..., Supervisor]
     assert after.answer is not None and after.answer.verdict == "passed", "others go on"
 
 
+def test_a_function_that_returns_no_dictionary_is_said(
+    tmp_path: Path, kept: Callable[..., Supervisor]
+) -> None:
+    outcome = kept().run(task(tmp_path, "returns_a_list"))
+    assert outcome.answer is not None and outcome.answer.verdict == "crashed"
+    assert outcome.answer.reason.endswith("returned a list, and not a dictionary or None")
+
+
 def test_a_file_that_changed_meanwhile_is_said(
     tmp_path: Path, kept: Callable[..., Supervisor]
 ) -> None:
@@ -182,6 +192,21 @@ def test_a_wait_for_a_device_can_be_ended(tmp_path: Path, kept: Callable[..., Su
     assert (outcome.fault, outcome.answer) == (INTERRUPTED, None)
     holder.close()
     holding.join()
+
+
+def test_folders_of_workers_whose_owner_is_gone_go_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone, others = f"suite-{2**22 + 1}-x", f"suite-{2**22 + 1}-mine"  # above any process's id
+    alive = f"suite-{os.getpid()}-x"
+    for name in (gone, others, alive):
+        (tmp_path / name).mkdir()
+    for name in (gone, alive):
+        (tmp_path / name / "worker-mark").write_text("0f" * 8)
+    (tmp_path / others / "notes").write_text("of somebody else")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    made = _new_folder()
+    assert sorted(tmp_path.iterdir()) == sorted([tmp_path / others, tmp_path / alive, made])
 
 
 SMI = """#!/bin/sh

@@ -25,6 +25,7 @@ from opweld.suite.spec import Spec, digests_of, key_of
 from opweld.suite.store import Store
 from opweld.suite.values import (
     BUILD,
+    INTERRUPTED,
     LOST,
     MEASURE,
     PASSED,
@@ -35,7 +36,6 @@ from opweld.suite.values import (
     Unit,
     Work,
 )
-from opweld.suite.worker.supervisor import INTERRUPTED
 
 _WAIT_S = 0.25
 _UNITS_AT_ONCE = 256
@@ -67,6 +67,11 @@ class Progress:
         return self.verdicts.total()
 
     @property
+    def done(self) -> int:
+        """Units that need not be done any more, for whatever reason."""
+        return self.ended + self.kept + self.repeated
+
+    @property
     def all_passed(self) -> bool:
         """Those of earlier runs, too."""
         return self.ended == self.verdicts[PASSED] and not self.kept_failing
@@ -80,8 +85,7 @@ class Progress:
         """Seconds that the rest takes at the rate so far; None where nothing can be said."""
         if self.total is None or not self.ended:
             return None
-        left = self.total - self.kept - self.repeated - self.ended
-        return max(0, left) * self.seconds / self.ended
+        return max(0, self.total - self.done) * self.seconds / self.ended
 
 
 @dataclass(slots=True)

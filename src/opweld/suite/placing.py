@@ -79,11 +79,9 @@ class Placing:
     def unplaceable(self) -> Iterator[Waiting]:
         """Tasks that no slot can take any more; they wait no longer."""
         living = list(self._living())
-        for phase, queue in self._waiting.items():
-            slots = [slot for slot in living if phase in slot.phases]
+        for queue in self._waiting.values():
             for waiting in list(queue):
-                unit = waiting.task.unit
-                if not any(phase == BUILD or fits(unit, slot) for slot in slots):
+                if not any(_takes(slot, waiting.task) for slot in living):
                     queue.remove(waiting)
                     yield waiting
 
@@ -117,23 +115,26 @@ class Placing:
     def _take(self, phase: str, slot: Slot) -> Waiting | None:
         queue = self._waiting[phase]
         for waiting in queue:
-            if phase == BUILD or fits(waiting.task.unit, slot):
-                if slot.id in waiting.failed_on and self._others(waiting, slot):
-                    continue
-                queue.remove(waiting)
-                return waiting
+            if not _takes(slot, waiting.task):
+                continue
+            if slot.id in waiting.failed_on and self._others(waiting, slot):
+                continue
+            queue.remove(waiting)
+            return waiting
         return None
 
     def _others(self, waiting: Waiting, slot: Slot) -> bool:
         """Whether another slot could take it, on which it has not failed."""
-        phase, unit = waiting.task.phase, waiting.task.unit
         return any(
-            phase in other.phases
-            and (phase == BUILD or fits(unit, other))
-            and other.id not in waiting.failed_on
+            _takes(other, waiting.task) and other.id not in waiting.failed_on
             for other in self._living()
             if other.id != slot.id
         )
+
+
+def _takes(slot: Slot, task: Task) -> bool:
+    """Whether the task could run there. What is built asks for no GPU."""
+    return task.phase in slot.phases and (task.phase == BUILD or fits(task.unit, slot))
 
 
 def fits(unit: Unit, slot: Slot) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from opweld.errors import OpweldError
 from opweld.suite import artefacts
 from opweld.suite.store import Store, now
-from opweld.suite.values import ERROR, Answer, Data, Outcome, Unit, Work
+from opweld.suite.values import ERROR, OPERATIONS, Answer, Data, Outcome, Unit, Work
 
 _TIMES = ("eager_ms", "compile_ms", "opweld_ms")
 _VERSIONS = ("python", "torch", "cuda", "driver")
@@ -39,6 +39,8 @@ class Recorder:
         except OpweldError as error:
             answer, written = replace(answer, verdict=ERROR, cause="output", reason=str(error)), []
         account = answer.account | ({"model_new": str(written[0])} if written else {})
+        # what a function of one's own returns may have anything under these names
+        ours = account if self._work.do in OPERATIONS else {}
         self._store.add_result(
             unit=key,
             run=self.run,
@@ -53,8 +55,8 @@ class Recorder:
             attempts=attempts,
             build_seconds=build_seconds,
             account=account,
-            **_figures(account),
-            **self._place(account, outcome),
+            **_figures(ours),
+            **self._place(ours, outcome),
         )
         return answer
 
@@ -123,7 +125,7 @@ def _figures(account: Data) -> Data:
         "ratio": _number(against.get("ratio")) or (ours / eager if ours and eager else None),
         "ratio_low": _number(against.get("low")),
         "ratio_high": _number(against.get("high")),
-        "grade": verdict.get("grade") if isinstance(verdict, dict) else None,
+        "grade": verdict.get("grade"),
         "seed": account.get("seed"),
         "versions": {
             "opweld": account.get("opweld"),

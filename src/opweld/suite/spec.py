@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import hashlib
 import json
@@ -14,6 +15,7 @@ from typing import Any
 
 from opweld.errors import UserError, Where
 from opweld.model_file import main_file
+from opweld.suite.optional import optional
 from opweld.suite.values import CHECK, Unit
 
 FORMS = "name a folder, a glob, or a file that ends in .jsonl or .parquet"
@@ -88,18 +90,24 @@ def key_of(unit: Unit, digests: Mapping[str, str], work: str) -> str:
 
 def _digest(path: Path) -> str:
     found = hashlib.sha256()
-    try:
+    with _readable(path):
         files = _package_files(path) if path.is_dir() else [path]
         for file in files:
             if path.is_dir():
-                found.update(f"{file.relative_to(path)}\0".encode())
+                found.update(os.fsencode(file.relative_to(path)) + b"\0")
             with file.open("rb") as source:
                 while chunk := source.read(_CHUNK_BYTES):
                     found.update(chunk)
+    return found.hexdigest()
+
+
+@contextlib.contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         sentence = "no such file" if isinstance(error, FileNotFoundError) else str(error.strerror)
         raise UserError(sentence, where=Where(str(path))) from error
-    return found.hexdigest()
 
 
 def _package_files(path: Path) -> list[Path]:
@@ -121,7 +129,8 @@ def _root_of(pattern: str) -> str:
 
 
 def _of_files(found: list[Path], root: Path, do: str, text: str) -> Spec:
-    models = [path for path in found if path.suffix == ".py" and not path.stem.endswith(NEW)]
+    files = [path for path in found if path.suffix == ".py" and path.is_file()]
+    models = [path for path in files if not path.stem.endswith(NEW)]
     units = [unit for path in models if (unit := _file_unit(path, root, do))]
     if not units:
         what = "pair, X.py with X_new.py beside it" if do == CHECK else "file with a Model"
@@ -136,7 +145,9 @@ def _file_unit(path: Path, root: Path, do: str) -> Unit | None:
         file, package = path.with_name(f"{path.stem}{NEW}.py"), path.with_name(f"{path.stem}{NEW}")
         new = next((each for each in (file, package) if main_file(each).is_file()), None)
         return Unit(name, str(path), str(new)) if new else None
-    return Unit(name, str(path)) if _MODEL.search(path.read_bytes()) else None
+    with _readable(path):
+        text = path.read_bytes()
+    return Unit(name, str(path)) if _MODEL.search(text) else None
 
 
 def _of_rows(path: Path, rows: Iterator[tuple[str, Any]], do: str) -> Spec:
@@ -162,13 +173,13 @@ def _row_units(path: Path, rows: Iterator[tuple[str, Any]], do: str) -> Iterator
 
 
 def _json_rows(path: Path) -> Iterator[tuple[str, Any]]:
-    with path.open(encoding="utf-8") as lines:
+    with _readable(path), path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
             try:
                 row = json.loads(line)
-            except ValueError as error:
+            except ValueError as error:  # of text that is not UTF-8, too
                 raise UserError(
                     f"line {number} is no JSON: {error}",
                     where=Where(str(path)),
@@ -178,14 +189,8 @@ def _json_rows(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _parquet_rows(path: Path) -> Iterator[tuple[str, Any]]:
-    try:
-        from pyarrow import parquet  # noqa: PLC0415  an optional dependency
-    except ModuleNotFoundError as error:
-        raise UserError(
-            "reading Parquet needs pyarrow, which is not installed",
-            where=Where(str(path)),
-            next_step="pip install 'opweld[parquet]', or write JSON lines",
-        ) from error
+    where = Where(str(path))
+    parquet = optional("pyarrow.parquet", "reading Parquet", "parquet", "write JSON lines", where)
     number = 0
     try:
         for batch in parquet.ParquetFile(path).iter_batches(_ROWS):
@@ -193,7 +198,7 @@ def _parquet_rows(path: Path) -> Iterator[tuple[str, Any]]:
                 number += 1
                 yield f"row {number}", {k: v for k, v in row.items() if v is not None}
     except (OSError, ValueError) as error:  # pyarrow's own are both of them
-        raise UserError(f"is no Parquet file: {error}", where=Where(str(path))) from error
+        raise UserError(f"is no Parquet file: {error}", where=where) from error
 
 
 def _unit_of(item: Any, do: str) -> Unit:

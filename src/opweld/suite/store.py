@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from filelock import FileLock, Timeout
@@ -59,8 +58,6 @@ CREATE TABLE IF NOT EXISTS faults (
 """ + "".join(
     _NO_CHANGE.format(table=table, verb=verb) for table in TABLES for verb in ("UPDATE", "DELETE")
 )
-# Of a table with a column of JSON, how it is written.
-_JSON = ("asked", "versions", "calibration", "digests", "state", "account")
 _BUSY_S = 60.0
 _LOCK_S = 0.5
 _RETRY_S = 0.05
@@ -126,12 +123,7 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *how: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -158,10 +150,17 @@ class Store:
         return self._insert("faults", {"at": now(), **row})
 
     def _insert(self, table: str, row: Row) -> int:
-        values = {k: json.dumps(v) if k in _JSON else v for k, v in row.items() if v is not None}
+        values = {name: _cell(value) for name, value in row.items() if value is not None}
         names, marks = ", ".join(values), ", ".join("?" * len(values))
         statement = f"INSERT INTO {table} ({names}) VALUES ({marks})"
-        number = self._db.execute(statement, tuple(values.values())).lastrowid
+        try:
+            number = self._db.execute(statement, tuple(values.values())).lastrowid
+        except sqlite3.OperationalError as error:  # the disk is full, or gone
+            raise OutputNotWritable(
+                f"cannot be written any more: {error}",
+                where=Where(str(self.path)),
+                next_step="see to its disk, and run the same command again for the rest",
+            ) from error
         assert number is not None
         return number
 
@@ -227,13 +226,12 @@ def _connected(path: Path) -> sqlite3.Connection:
             time.sleep(_RETRY_S)
 
 
-def rows(
-    db: sqlite3.Connection, columns: Sequence[str], where: str = "", values: Sequence[Any] = ()
-) -> Iterator[Row]:
-    """Results in the order in which they ended, as many at a time as are asked for."""
-    clause = f" WHERE {where}" if where else ""
-    for row in db.execute(f"SELECT {', '.join(columns)} FROM results{clause} ORDER BY id", values):
-        yield {name: _read(name, row[name]) for name in row.keys()}
+def rows(db: sqlite3.Connection, columns: Sequence[str]) -> Iterator[Row]:
+    """Results in the order in which they ended, as many at a time as are asked for; what is nested
+    in them is JSON.
+    """
+    asked = f"SELECT {', '.join(columns)} FROM results ORDER BY id"
+    return (dict(row) for row in db.execute(asked))
 
 
 def columns_of(db: sqlite3.Connection) -> tuple[str, ...]:
@@ -247,5 +245,10 @@ def counts(db: sqlite3.Connection) -> Mapping[tuple[str, str], int]:
     return {(str(verdict), str(cause)): int(num) for verdict, cause, num in db.execute(asked)}
 
 
-def _read(name: str, value: Any) -> Any:
-    return json.loads(value) if name in ("versions", "state", "digests") else value
+def _cell(value: Any) -> Any:
+    """What SQLite takes: JSON in the place of a dictionary, and of text what UTF-8 can have. Names
+    of files and the messages of candidates may be more than that.
+    """
+    if isinstance(value, dict):
+        return json.dumps(value)
+    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value

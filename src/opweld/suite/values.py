@@ -17,6 +17,8 @@ PASSED, FAILED, REFUSED, CRASHED, TIMED_OUT, ERROR, LOST = VERDICTS = (
 WORKER_LOST, GPU_LOST, GPU_BUSY, NODE_LOST = FAULTS = (
     *("worker lost", "GPU lost", "GPU busy", "node lost"),
 )
+# An attempt that was ended by its driver, or whose task was cancelled: no fault, and no answer.
+INTERRUPTED = "interrupted"
 # Of these the device is to blame, and gets no more work.
 GPU_FAULTS = (GPU_LOST,)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
@@ -87,6 +88,20 @@ def test_a_file_that_is_not_there_is_refused_and_the_rest_goes_on(
     progress, _ = done(tmp_path, FakeEngine(CPUS), found)
     assert progress.verdicts == {"refused": 1, "passed": 1}
     assert "no such file" in str(stored(tmp_path)[0]["reason"])
+
+
+def test_a_function_of_ones_own_may_return_anything(tmp_path: Path, model: str) -> None:
+    given = {"timing": 3, "verdict": "x", "environment": [], "device": {"a": 1}, "seed": 2**70}
+
+    def own(task: Task, where: Slot) -> Outcome:
+        return replace(passed(task, where), answer=Answer("passed", account=given))
+
+    progress, _ = done(tmp_path, FakeEngine(CPUS, own), units(model, 1))
+    assert progress.all_passed
+    with reading(tmp_path / "store") as db:
+        (row,) = rows(db, ("account", "device", "seed", "eager_ms"))
+    assert json.loads(str(row.pop("account"))) == given
+    assert row == {"device": "cpu", "seed": None, "eager_ms": None}
 
 
 def test_a_fault_of_the_machine_runs_again_elsewhere(tmp_path: Path, model: str) -> None:

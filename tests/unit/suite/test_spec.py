@@ -123,6 +123,21 @@ def test_a_line_that_is_no_json(folder: Path) -> None:
         read_spec(str(folder / "x.jsonl"), "check")
 
 
+def test_text_that_is_not_utf8(folder: Path) -> None:
+    (folder / "x.jsonl").write_bytes(b'{"model": "a.py"}\n{"model": "caf\xe9.py"}\n')
+    with pytest.raises(UserError, match="x.jsonl: line 2 is no JSON: .*can't decode"):
+        read_spec(str(folder / "x.jsonl"), "check")
+
+
+def test_what_is_called_like_a_model_and_is_no_file(folder: Path) -> None:
+    (folder / "gone.py").symlink_to("nowhere.py")
+    (folder / "d.py").mkdir()
+    (folder / "d_new.py").write_text(MODEL)
+    for do, names in (("tune", ["a.py", "bound.py", "c.py"]), ("check", ["a.py"])):
+        assert [name for name, _ in named(f"{folder}/*.py", do)] == names
+    assert "gone.py" not in [name for name, _ in named(str(folder), "optimize")]
+
+
 @pytest.mark.parametrize(
     ("spec", "said"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,9 @@ def test_what_is_added_is_read(tmp_path: Path) -> None:
     with reading(path) as db:
         found = list(rows(db, ("unit", "ratio", "eager_ms", "digests")))
         assert counts(db) == {("passed", ""): 1, ("failed", "own"): 1}
-    assert found[0] == {"unit": "u", "ratio": 0.5, "eager_ms": None, "digests": {"model": "d"}}
+    digests = json.loads(found[0].pop("digests"))
+    assert found[0] == {"unit": "u", "ratio": 0.5, "eager_ms": None}
+    assert digests == {"model": "d"}
     with Store(path) as store:
         known = store.result_of("v")
         assert known is not None and (known.run, known.verdict) == (1, "failed")
@@ -70,6 +73,25 @@ def test_a_unit_has_one_row(tmp_path: Path) -> None:
             store.add_result(**result("u", verdict="failed"))
     with reading(tmp_path / "s") as db:
         assert counts(db) == {("passed", "u"): 1}
+
+
+def test_any_text_is_kept(tmp_path: Path) -> None:
+    """A candidate may raise what UTF-8 cannot have, and so may a file be called."""
+    filled(
+        tmp_path / "s", result("u", name="caf\udce9.py", reason="\ud83d at é", state={"\udc80": 1})
+    )
+    with reading(tmp_path / "s") as db:
+        (row,) = rows(db, ("name", "reason", "state"))
+    assert (row["name"], row["reason"]) == (r"caf\udce9.py", r"\ud83d at é")
+    assert json.loads(row["state"]) == {"\udc80": 1}
+
+
+def test_a_disk_that_is_full_is_one_sentence(tmp_path: Path) -> None:
+    with Store(tmp_path / "s") as store:
+        store.add_run(**RUN)
+        store._db.execute("PRAGMA max_page_count = 1")  # no more than there are
+        with pytest.raises(OutputNotWritable, match="cannot be written any more: .* is full; see"):
+            store.add_result(**result("u", log="x" * 100_000))
 
 
 @pytest.mark.parametrize("table", stores.TABLES)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from types import TracebackType
 
 from rich.console import Console
 from rich.live import Live
@@ -35,12 +34,7 @@ class SuiteProgress:
             self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *how: object) -> None:
         if self._live:
             self._live.stop()
         if self._last:
@@ -70,19 +64,16 @@ def summary(progress: Progress) -> str:
     left_s = progress.left_s
     if left_s:
         parts.append(f"{lasting(left_s)} left")
-    parts += [f"{num} {words}" for words, num in failures(progress).most_common(_SHOWN)]
-    parts += [f"{num} attempts ended by: {fault}" for fault, num in progress.faults.most_common()]
-    return ", ".join(parts)
+    return ", ".join(parts + troubles(progress))
 
 
 def counted(progress: Progress) -> str:
     """How many have ended, of how many."""
-    done = progress.ended + progress.kept + progress.repeated
     total = "" if progress.total is None else f" of {progress.total}"
     parts = [f"{progress.kept} from before" * bool(progress.kept)]
     parts.append(f"{progress.repeated} repeated" * bool(progress.repeated))
     beside = ", ".join(filter(None, parts))
-    return f"{done}{total} done" + (f" ({beside})" if beside else "")
+    return f"{progress.done}{total} done" + (f" ({beside})" if beside else "")
 
 
 def failures(progress: Progress) -> Counter[str]:
@@ -91,6 +82,12 @@ def failures(progress: Progress) -> Counter[str]:
     for (verdict, cause), num in progress.causes.items():
         named[verdict if cause in ("", verdict) else f"{verdict} ({cause})"] += num
     return named
+
+
+def troubles(progress: Progress) -> list[str]:
+    """The most frequent kinds of failures, and the faults of machines, with their numbers."""
+    found = [f"{num} {words}" for words, num in failures(progress).most_common(_SHOWN)]
+    return found + [f"{num} attempts ended by: {why}" for why, num in progress.faults.most_common()]
 
 
 def lasting(seconds: float) -> str:
@@ -102,15 +99,13 @@ def lasting(seconds: float) -> str:
 
 
 def _panel(progress: Progress) -> Table:
-    done = progress.ended + progress.kept + progress.repeated
-    bar = ProgressBar(total=progress.total, completed=done, pulse=progress.total is None)
+    bar = ProgressBar(total=progress.total, completed=progress.done, pulse=progress.total is None)
     lines = [f"{counted(progress)}, {progress.running} running"]
     rate = f"{progress.per_minute:.3g} a minute"
     left_s = progress.left_s
     lines.append(f"{rate}, about {lasting(left_s)} left" if left_s else rate)
     lines.append(f"{progress.verdicts[PASSED]} passed")
-    lines += [f"{num} {words}" for words, num in failures(progress).most_common(_SHOWN)]
-    lines += [f"{num} attempts ended by: {fault}" for fault, num in progress.faults.most_common()]
+    lines += troubles(progress)
     table = Table.grid(expand=True)
     table.add_row(bar)
     for line in lines:

@@ -18,6 +18,7 @@ from opweld.errors import UserError
 from opweld.judge.values import from_plain, to_plain
 from opweld.process.worker import child_environment
 from opweld.suite.engines.slots import AUTO, CPU, slots_of
+from opweld.suite.optional import optional
 from opweld.suite.values import NODE_LOST, Gpu, Outcome, Slot, Task
 from opweld.suite.worker.gpus import visible_gpus
 from opweld.suite.worker.supervisor import Supervisor
@@ -26,7 +27,6 @@ START = (
     "start it by `ray start --head`, set RAY_AUTH_TOKEN where it asks for a token, or leave "
     "--address out"
 )
-INSTALL = "pip install 'opweld[ray]'"
 _HERE = "127.0.0.1"
 # Without it Ray takes the loopback for a mistake, and listens on the machine's own address. It is
 # read when Ray is imported.
@@ -74,7 +74,10 @@ class RayEngine:
     ) -> None:
         if address is None or address.startswith(_HERE):
             os.environ |= _LOOPBACK
-        self._ray = _ray()
+        self._ray, self._strategies = (
+            optional(name, "--engine ray", "ray")
+            for name in ("ray", "ray.util.scheduling_strategies")
+        )
         self._connect(address)
         self._nodes: dict[str, str] = {}
         self._actors: dict[str, Any] = {}
@@ -165,7 +168,7 @@ class RayEngine:
             self._nodes[slot.id] = place
 
     def _on(self, node: str, **needs: Any) -> dict[str, Any]:
-        strategy = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+        strategy = self._strategies.NodeAffinitySchedulingStrategy
         return {"scheduling_strategy": strategy(node, soft=False), **needs}
 
     def _ask(self, node: str, question: Callable[[], Any]) -> Any:
@@ -213,14 +216,3 @@ def _gpus() -> list[dict[str, Any]]:
     """On a node: its GPUs, as their driver names them, whatever Ray shows of them."""
     os.environ.pop("CUDA_VISIBLE_DEVICES", None)
     return [to_plain(gpu) for gpu in visible_gpus()]
-
-
-def _ray() -> Any:
-    try:
-        import ray  # noqa: PLC0415  an optional dependency
-        import ray.util.scheduling_strategies  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise UserError(
-            "--engine ray needs Ray, which is not installed", next_step=INSTALL
-        ) from error
-    return ray

@@ -11,7 +11,8 @@ from opweld.suite.worker.gpus import visible_gpus
 
 CPU, AUTO = "cpu", "auto"
 ALONE = (
-    "times on a CPU are taken one at a time; judge several at once without times by --no-measure"
+    "times on a CPU are taken one at a time; do several at once without times by --no-measure, "
+    "or of optimize by --no-check"
 )
 # Builders that keep a GPU busy: a build takes about as long as what it is built for is measured.
 _BUILDERS_PER_GPU = 2

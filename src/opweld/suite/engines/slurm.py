@@ -11,11 +11,11 @@ from typing import Any
 
 from opweld.errors import UserError
 from opweld.judge.values import from_plain, to_plain
-from opweld.suite.values import BUILD, NODE_LOST, Outcome, Slot, Task
+from opweld.suite.optional import optional
+from opweld.suite.values import BUILD, INTERRUPTED, NODE_LOST, Outcome, Slot, Task
 from opweld.suite.worker.gpus import visible_gpus
-from opweld.suite.worker.supervisor import INTERRUPTED, Supervisor
+from opweld.suite.worker.supervisor import Supervisor
 
-INSTALL = "pip install 'opweld[slurm]'"
 # Of submitit: this machine's processes in the place of a cluster's jobs.
 CLUSTER = "cluster"
 _JOBS = 8
@@ -38,7 +38,7 @@ class SlurmEngine:
     def __init__(self, folder: Path, jobs: int | None, given: Mapping[str, str]) -> None:
         parameters = dict(given)
         cluster = parameters.pop(CLUSTER, None)
-        submitit = _submitit()
+        submitit = optional("submitit", "--engine slurm", "slurm")
         try:
             self._executor = submitit.AutoExecutor(folder / "jobs", cluster=cluster)
             self._update(parameters)
@@ -125,13 +125,3 @@ def _wait(job: Any, seconds: float = 10.0) -> None:
     until = time.monotonic() + seconds
     while not job.done() and time.monotonic() < until:
         time.sleep(_LOOK_S)
-
-
-def _submitit() -> Any:
-    try:
-        import submitit  # noqa: PLC0415  an optional dependency
-    except ModuleNotFoundError as error:
-        raise UserError(
-            "--engine slurm needs submitit, which is not installed", next_step=INSTALL
-        ) from error
-    return submitit

@@ -8,10 +8,10 @@ import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from opweld.delivery import check_output, publish
 from opweld.errors import UserError, Where
+from opweld.suite.optional import optional
 from opweld.suite.store import Row, columns_of, reading, rows
 
 _ROWS = 1024
@@ -40,30 +40,36 @@ def export(store: Path, out: Path) -> int:
     with reading(store) as db, tempfile.TemporaryDirectory(dir=out.parent) as folder:
         partial = Path(folder, out.name)
         names = columns_of(db)
-        number = write(partial, names, (_plain(row) for row in rows(db, names)))
+        number = write(partial, names, rows(db, names))
         publish(partial, out)
     return number
-
-
-def _plain(row: Row) -> Row:
-    """A row of figures and texts; what is nested stays JSON."""
-    return {k: json.dumps(v) if isinstance(v, dict) else v for k, v in row.items()}
 
 
 def _csv(out: Path, names: tuple[str, ...], found: Iterator[Row]) -> int:
     with out.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, names)
         writer.writeheader()
-        return sum(writer.writerow(row) > 0 for row in found)
+        number = 0
+        for row in found:
+            writer.writerow(row)
+            number += 1
+    return number
 
 
 def _json(out: Path, names: tuple[str, ...], found: Iterator[Row]) -> int:
     with out.open("w", encoding="utf-8") as file:
-        return sum(file.write(json.dumps(row) + "\n") > 0 for row in found)
+        number = 0
+        for row in found:
+            file.write(json.dumps(row) + "\n")
+            number += 1
+    return number
 
 
 def _parquet(out: Path, names: tuple[str, ...], found: Iterator[Row]) -> int:
-    pyarrow, parquet = _pyarrow(out)
+    pyarrow, parquet = (
+        optional(name, "writing Parquet", "parquet", "write .csv or .jsonl", Where(str(out)))
+        for name in ("pyarrow", "pyarrow.parquet")
+    )
     kinds = {
         **dict.fromkeys(_INTEGERS, pyarrow.int64()),
         **dict.fromkeys(_FIGURES, pyarrow.float64()),
@@ -75,16 +81,3 @@ def _parquet(out: Path, names: tuple[str, ...], found: Iterator[Row]) -> int:
             writer.write_table(pyarrow.Table.from_pylist(some, schema))
             number += len(some)
     return number
-
-
-def _pyarrow(out: Path) -> tuple[Any, Any]:
-    try:
-        import pyarrow  # noqa: PLC0415  an optional dependency
-        from pyarrow import parquet  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise UserError(
-            "writing Parquet needs pyarrow, which is not installed",
-            where=Where(str(out)),
-            next_step="pip install 'opweld[parquet]', or write .csv or .jsonl",
-        ) from error
-    return pyarrow, parquet

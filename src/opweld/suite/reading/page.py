@@ -17,9 +17,8 @@ from opweld.suite.store import counts, reading, rows
 from opweld.suite.values import VERDICTS
 
 _COLUMNS = (
-    *("name", "do", "verdict", "cause", "reason", "grade", "device", "node", "gpu", "calibration"),
-    *("eager_ms", "compile_ms", "opweld_ms", "limit_ms", "ratio", "seconds", "attempts", "seed"),
-    *("started", "log"),
+    *("name", "verdict", "cause", "reason", "grade", "device", "calibration", "log"),
+    *("eager_ms", "compile_ms", "opweld_ms", "limit_ms", "ratio", "seconds", "attempts"),
 )
 _REASON = 400
 

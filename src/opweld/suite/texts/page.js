@@ -19,7 +19,7 @@ function filter() {
 }
 
 function sort(index, upwards) {
-  const value = (row) => row.cells[index].dataset.value ?? row.cells[index].textContent;
+  const value = (row) => row.cells[index].textContent;
   all.sort((a, b) => {
     const [x, y] = [value(a), value(b)];
     const [m, n] = [parseFloat(x), parseFloat(y)];

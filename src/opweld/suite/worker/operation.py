@@ -7,6 +7,7 @@ import os
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from opweld.judge.process.processes import end_with_parent
@@ -20,7 +21,10 @@ def main(request: Path, answer: Path) -> None:
         return  # it was killed before
     module, _, name = str(asked["do"]).partition(":")
     sys.path[:0] = [asked["folder"]]
-    given: dict[str, Any] | None = getattr(import_module(module), name)(asked["unit"])
+    given: Any = getattr(import_module(module), name)(asked["unit"])
+    if not isinstance(given, (dict, NoneType)):
+        kind = type(given).__name__
+        raise TypeError(f"it returned a {kind}, and not a dictionary or None")
     partial = answer.with_suffix(".partial")
     partial.write_text(json.dumps(given or {}), "utf-8")
     partial.rename(answer)

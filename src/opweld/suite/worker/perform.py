@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -138,14 +139,22 @@ def _build(task: Task, bench: Bench) -> Answer:
     folder = Path(task.artefacts)
     folder.mkdir(parents=True, exist_ok=True)
     if task.work.do == CHECK:
-        settings = _marked(asking.settings_in(task.work))
-        gpu = task.built_for
-        environ = architecture_of(f"cuda:{gpu.index}") if gpu else {}
-        sandbox = judge.sandbox_of(settings)
-        with Ahead(1, environ, settings.time_limit_s, sandbox) as ahead:
-            job = (0, Path(task.unit.model), Path(task.unit.new or task.unit.model), folder)
-            for _ in ahead.built(iter([job])):
-                return Answer(PASSED, files={})
+        _build_candidate(task, folder)
+    else:
+        _build_kernels(task, bench, folder)
+    return Answer(PASSED)
+
+
+def _build_candidate(task: Task, folder: Path) -> None:
+    settings, gpu = _marked(asking.settings_in(task.work)), task.built_for
+    environ = architecture_of(f"cuda:{gpu.index}") if gpu else {}
+    job = (0, Path(task.unit.model), Path(task.unit.new or task.unit.model), folder)
+    with Ahead(1, environ, settings.time_limit_s, judge.sandbox_of(settings)) as ahead:
+        list(ahead.built(iter([job])))
+
+
+def _build_kernels(task: Task, bench: Bench, folder: Path) -> None:
+    """Those of the file that `optimize` makes, which is kept beside them."""
     options = _options(task, bench)
     compiled = compile_in_child(Path(task.unit.model), options)
     data = {"options": str(options), "compiled": compiled.to_data()}
@@ -156,7 +165,6 @@ def _build(task: Task, bench: Bench) -> Answer:
         if compiled.fused:
             build_in_child(text, Path(task.unit.model), compiled.target, options)
         text.unlink()
-    return Answer(PASSED)
 
 
 def _check(task: Task, bench: Bench) -> Answer:
@@ -274,20 +282,18 @@ def _marked(given: _Given) -> _Given:
     return replace(given, pass_env=(*given.pass_env, MARK))
 
 
-class _building_in:
+@contextlib.contextmanager
+def _building_in(folder: Path) -> Iterator[None]:
     """Torch builds extensions there, in what is started meanwhile."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._before = folder, os.environ.get(BUILDS)
-
-    def __enter__(self) -> None:
-        os.environ[BUILDS] = str(self._folder)
-
-    def __exit__(self, *how: object) -> None:
-        if self._before is None:
+    before = os.environ.get(BUILDS)
+    os.environ[BUILDS] = str(folder)
+    try:
+        yield
+    finally:
+        if before is None:
             del os.environ[BUILDS]
         else:
-            os.environ[BUILDS] = self._before
+            os.environ[BUILDS] = before
 
 
 class Silent:

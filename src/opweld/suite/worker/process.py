@@ -32,7 +32,7 @@ _TICK_S = 0.1
 _READ_BYTES = 1 << 16
 LOG_BYTES = 8192
 _END_S = 10.0
-_FOLDER, _MARK_FILE = "suite", "mark"
+_FOLDER, _MARK_FILE = "suite", "worker-mark"
 # Where libraries keep what they build, by their variables: one folder for each slot, emptied after
 # each unit, so that no candidate meets what another has written.
 CACHES = (
@@ -176,16 +176,16 @@ def _environment() -> dict[str, str]:
 
 def _new_folder() -> Path:
     """A folder of this process's; those of processes that were killed go, with what still runs
-    of them.
+    of them. A folder without the mark is somebody else's.
     """
     root = Path(tempfile.gettempdir())
-    for left in root.glob(f"{_FOLDER}-*-*"):
-        owner = left.name.split("-")[1]
+    for left in root.glob(f"{_FOLDER}-*-*/{_MARK_FILE}"):
+        owner = left.parent.name.split("-")[1]
         if owner.isdecimal() and not Path(f"/proc/{owner}").exists():
             with contextlib.suppress(OSError):
-                for pid in marked((left / _MARK_FILE).read_text("ascii")):
+                for pid in marked(left.read_text("ascii")):
                     kill(pid)
-            shutil.rmtree(left, ignore_errors=True)
+            shutil.rmtree(left.parent, ignore_errors=True)
     return Path(tempfile.mkdtemp(prefix=f"{_FOLDER}-{os.getpid()}-", dir=root))
 
 

@@ -17,7 +17,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -48,7 +48,7 @@ def main(answers: int, folder: Path) -> None:
             folder / "builds", given and from_plain(Gpu, given), lambda m: tell("mark", m)
         )
         threading.Thread(target=_read, args=(lines,), daemon=True).start()
-        with contextlib.suppress(KeyboardInterrupt), _closed(bench):
+        with contextlib.suppress(KeyboardInterrupt), contextlib.closing(bench):
             _serve(lines, bench, folder, tell)
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -91,14 +91,6 @@ def _read(lines: queue.SimpleQueue[str]) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
     threading.Event().wait(_GRACE_S)
     os._exit(1)
-
-
-@contextlib.contextmanager
-def _closed(bench: Bench) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        bench.close()
 
 
 def _clear(folder: Path) -> None:

@@ -19,7 +19,9 @@ from opweld.suite.store import now
 from opweld.suite.values import (
     GPU_BUSY,
     GPU_LOST,
+    INTERRUPTED,
     MEASURE,
+    PASSED,
     TIMED_OUT,
     WORKER_LOST,
     Answer,
@@ -37,7 +39,6 @@ from opweld.suite.worker.serve import LOCK
 # A process that was killed gives back the memory of a GPU only when its driver comes to it.
 _GIVE_BACK_S = 10.0
 _LOOK_S = 0.5
-INTERRUPTED = "interrupted"
 
 Calibrate = Callable[[Gpu | None, dict[str, str]], Data]
 
@@ -109,7 +110,7 @@ class Supervisor:
             return replace(outcome, fault=GPU_BUSY, detail=detail)
         outcome = self._done(task, replace(outcome, state=before.told))
         bad = self._harm(gpu, before)
-        if bad and outcome.answer is not None and outcome.answer.verdict != "passed":
+        if bad and outcome.answer is not None and outcome.answer.verdict != PASSED:
             # of a GPU that failed no failure is believed
             return replace(outcome, answer=None, fault=GPU_LOST, detail=bad, bad_gpu=bad)
         return replace(outcome, bad_gpu=outcome.bad_gpu or bad)
