@@ -20,16 +20,15 @@ from ....ir.expr import product
 from ....ir.graph import Arena, Node
 from ....ir.ops import Op
 from ....ir.rules.pattern import Computed, Match
-from ....ir.rules.rewrite import Condition, Domain, Effect, Missed, Numerics, Rule
+from ....ir.rules.rewrite import Condition, Domain, Effect, Numerics, Rule
 from ....ir.types import DType
 from ...names import name_of
 from ...terms import total, x
 from ..affine import Affine, affine_of
+from ..conditions import LEAST_GAIN, Checked
 from ..pooled_rows import one_sign, product_in_float64
 from .convolution import Convolution, Span, convolution_of, span_of
 
-LEAST_GAIN = 1.25
-"""How many times slower the convolution has to be than what adds up its input."""
 _CALLS_BESIDE = 4
 _JOINED = {Op.SUM: Op.ADD, Op.AMIN: Op.MINIMUM, Op.AMAX: Op.MAXIMUM}
 
@@ -224,17 +223,8 @@ def _effect(match: Match, exact: bool) -> Effect:
     )
 
 
-def _missed(match: Match, exact: bool) -> Missed | None:
-    found = averaged_of(match)
-    reason = _why_not(match, found, exact) if found is not None else None
-    return Missed(_before(found), reason) if found is not None and reason is not None else None
-
-
 def _rule(name: str, exact: bool) -> Rule:
-    def holds(match: Match) -> bool:
-        found = averaged_of(match)
-        return found is not None and _why_not(match, found, exact) is None
-
+    checked = Checked(averaged_of, lambda match, found: _why_not(match, found, exact), _before)
     text = "n f(mean of z for each tap, times W, + b), in float64"
     return Rule(
         name,
@@ -248,11 +238,11 @@ def _rule(name: str, exact: bool) -> Rule:
             "x is f(y), a y + c, of a convolution's results y = conv(z, W) + b that nothing else"
             f" reads, p all of space, and the convolution takes {LEAST_GAIN} times longer than"
             " adding up z",
-            holds,
+            checked.holds,
         ),
         Domain.FLOAT,
         lambda match: _effect(match, exact),
-        lambda match: _missed(match, exact),
+        checked.missed,
     )
 
 

@@ -17,10 +17,9 @@ from ....ir.expr import Size, product
 from ....ir.graph import Arena, Node
 from ....ir.ops import Kind, Op
 from ....ir.rules.pattern import AnyOf, Computed, Match
-from ....ir.rules.rewrite import Condition, Domain, Effect, Missed, Numerics, Rule
-from ....ir.types import DType
+from ....ir.rules.rewrite import Condition, Domain, Effect, Numerics, Rule
 from ...names import name_of
-from ...range import range_of
+from ..conditions import IN_CALLS, LEAST_GAIN, Checked, unbounded
 from ..feature_steps import FeatureSteps, feature_steps
 from ..linear import call_linear, linear_of
 from ..pooled_rows import product_in_float64
@@ -28,9 +27,6 @@ from ..reasons import OF_WEIGHTS, is_made
 from .convolution import Convolution, call_convolution, convolution_of
 from .mean import text_of
 
-LEAST_GAIN = 1.25
-_IN_CALLS = (DType.F32, DType.F64)
-_LARGEST = 2.0**20
 _CALLS_OF_WEIGHTS = 5  # conversions, and the bias
 _FLOAT64 = 4  # times that an operation of float64 takes
 
@@ -116,7 +112,7 @@ def map_of(node: Node, transposed: bool = False) -> ChannelMap | None:
 def merging_of(match: Match) -> Merging | None:
     """The two layers that end at the root of a match."""
     outer = map_of(match.root) if match.root.op is Op.CALL else None
-    if outer is None or match.root.type.dtype not in _IN_CALLS:
+    if outer is None or match.root.type.dtype not in IN_CALLS:
         return None
     if outer.conv is not None and not _is_of_one_tap(outer.conv):
         return None
@@ -178,7 +174,7 @@ def _why_not(match: Match, found: Merging, exact: bool) -> str | None:
         flops = f"{number(after) / 1e9:.3g} Gflop instead of {number(before) / 1e9:.3g}"
         return f"one layer takes no less time: {flops}, with the product of the weights"
     if exact:
-        bad = [n for n in found.nodes if not range_of(n).is_within(_LARGEST)]
+        bad = unbounded(found.nodes)
         if bad:
             return f"no value may be infinite, and {name_of(bad[0])} may"
     return None
@@ -271,17 +267,8 @@ def _effect(match: Match) -> Effect:
     )
 
 
-def _missed(match: Match, exact: bool) -> Missed | None:
-    found = None if is_made(match.root) else merging_of(match)
-    reason = _why_not(match, found, exact) if found is not None else None
-    return Missed(_before(found), reason) if found is not None and reason is not None else None
-
-
 def _rule(name: str, exact: bool) -> Rule:
-    def holds(match: Match) -> bool:
-        found = merging_of(match)
-        return found is not None and _why_not(match, found, exact) is None
-
+    checked = Checked(merging_of, lambda match, found: _why_not(match, found, exact), _before)
     bounded = ", none of its values can be infinite" if exact else ""
     return Rule(
         name,
@@ -292,11 +279,11 @@ def _rule(name: str, exact: bool) -> Rule:
             "x is W2 (s (conv(z, W1) + b1) + t) + b2, a linear layer or a convolution of one tap"
             f" behind another that nothing else reads{bounded}, and takes {LEAST_GAIN} times"
             " longer",
-            holds,
+            checked.holds,
         ),
         Domain.FLOAT,
         _effect,
-        lambda match: _missed(match, exact),
+        lambda match: None if is_made(match.root) else checked.missed(match),
     )
 
 

@@ -19,18 +19,15 @@ from ....ir.ops import Kind, Op
 from ....ir.rules.costs import Costs
 from ....ir.rules.pattern import AnyOf, Computed, Match
 from ....ir.rules.rewrite import Condition, Domain, Effect, Missed, Numerics, Rule
-from ....ir.types import DType
 from ...names import name_of
 from ...range import range_of
+from ..conditions import IN_CALLS, LEAST_GAIN
 from ..linear import call_linear, linear_of
 from ..reasons import OF_TRIANGLE, is_made
 from .bands import EVERYWHERE, Band, band_of, name_of_band
 
-LEAST_GAIN = 1.25
-"""How many times slower the whole product has to be."""
 _NUM_BLOCKS = (2, 4, 8)
 _LEAST_BLOCK = 32
-_IN_CALLS = (DType.F32, DType.F64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +58,7 @@ class Triangle:
 def triangle_of(node: Node) -> Triangle | None:
     """What a product with a triangle is; None where it is another, or of sizes that vary."""
     own = linear_of(node)
-    if own is None or node.type.dtype not in _IN_CALLS:
+    if own is None or node.type.dtype not in IN_CALLS:
         return None
     band = band_of(own.weight)
     if band != EVERYWHERE:
