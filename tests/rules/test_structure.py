@@ -253,6 +253,9 @@ def test_a_triangle_of_a_triangle_is_a_band():
     m = Maker(Arena())
     inner = part(m, Op.LE, m.weight("w", 8, 8), 1)
     assert band_of(part(m, Op.GE, inner, -2)) == Band(-2, 1)
+    for op, band in ((Op.LE, Band(None, -2)), (Op.GE, Band(1, None))):
+        for one, other in ((1, -2), (-2, 1)):
+            assert band_of(part(m, op, part(m, op, m.weight("w", 8, 8), one), other)) == band
     assert band_of(eye(m, 8)) == Band(0, 0) and name_of_band(eye(m, 8)) == "eye"
 
 
