@@ -178,6 +178,20 @@ def several_taps_behind(m: Maker) -> Node:
     return conv(m, conv(m, x, 24, (1, 1)), 5, (3, 3), padding=1, name="d")
 
 
+def every_second_of_one_tap(m: Maker) -> Node:
+    return conv(m, conv(m, m.input("x", 2, 4, 9, 8), 24, (1, 1)), 5, (1, 1), stride=2, name="d")
+
+
+def padded_one_tap(m: Maker) -> Node:
+    """Zeros around have the second bias alone."""
+    return conv(m, conv(m, m.input("x", 2, 4, 9, 8), 24, (1, 1)), 5, (1, 1), padding=1, name="d")
+
+
+def scaled_along_space(m: Maker) -> Node:
+    y = conv(m, m.input("x", 2, 4, 6), 6, (3,), padding=1)
+    return m.make(Op.MUL, y, m.weight("s", 6))
+
+
 def mixed_channels(m: Maker) -> Node:
     y = conv(m, m.input("x", 2, 4, 6, 4), 24, (1, 1))
     return m.linear(m.reshape(y, 2, 6, 4, 24), 5)
@@ -218,6 +232,9 @@ UNFIT = {
     pooled_apart: None,
     in_a_wide_middle: "takes no less time",
     several_taps_behind: None,
+    every_second_of_one_tap: None,
+    padded_one_tap: None,
+    scaled_along_space: None,
     mixed_channels: None,
     pools_apart: "windows of the first pooling do not lie side by side",
     largest_of_two_axes: "of equal elements another one would have the gradient",

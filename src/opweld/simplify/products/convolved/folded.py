@@ -76,15 +76,8 @@ def _made(match: Match) -> Node:
     found = folded_of(match)
     assert found is not None, "the condition holds"
     (layer, steps), arena = found, match.arena
-    scale, shift = steps.pair(arena)
-    weight = _scaled(layer, scale, arena)
-    bias = layer.bias
-    if bias is not None and scale is not None:
-        bias = arena.make(Op.MUL, bias, scale)
-    if shift is not None:
-        bias = shift if bias is None else arena.make(Op.ADD, bias, shift)
-    if bias is not None and not bias.type.rank:
-        bias = arena.make(Op.EXPAND, bias, attrs=ShapeAttrs((layer.channels,)))
+    weight = _scaled(layer, steps.pair(arena)[0], arena)
+    bias = steps.of_vector(layer.bias, arena)
     if layer.conv is None:
         return call_linear(arena, layer.x, weight, bias, REASON)
     return with_weight(arena, layer.conv, weight, bias, REASON)

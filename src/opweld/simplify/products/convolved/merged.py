@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ....ir.attrs import PermuteAttrs, ShapeAttrs
+from ....ir.attrs import ShapeAttrs
 from ....ir.expr import Size, product
 from ....ir.graph import Arena, Node
 from ....ir.ops import Kind, Op
@@ -21,7 +21,7 @@ from ....ir.rules.rewrite import Condition, Domain, Effect, Numerics, Rule
 from ...names import name_of
 from ..conditions import IN_CALLS, LEAST_GAIN, Checked, unbounded
 from ..feature_steps import FeatureSteps, feature_steps
-from ..linear import call_linear, linear_of
+from ..linear import call_linear, linear_of, swapped
 from ..pooled_rows import product_in_float64
 from ..reasons import OF_WEIGHTS, is_made
 from .convolution import Convolution, call_convolution, convolution_of
@@ -54,7 +54,7 @@ class ChannelMap:
     def plain(self, arena: Arena) -> Node:
         """The weight as [channels of the result, the rest]."""
         if self.transposed:
-            return arena.make(Op.PERMUTE, self.weight, attrs=PermuteAttrs((1, 0)))
+            return swapped(self.weight, arena)
         shape = ShapeAttrs((self.channels, product(self.weight.type.shape[1:])))
         return arena.make(Op.RESHAPE, self.weight, attrs=shape)
 
@@ -114,7 +114,7 @@ def merging_of(match: Match) -> Merging | None:
     outer = map_of(match.root) if match.root.op is Op.CALL else None
     if outer is None or match.root.type.dtype not in IN_CALLS:
         return None
-    if outer.conv is not None and not _is_of_one_tap(outer.conv):
+    if outer.conv is not None and not outer.conv.is_of_one_tap:
         return None
     steps = feature_steps(outer.x, outer.axis - outer.x.type.rank)
     node, axis, views = steps.core, outer.axis, list[tuple[Node, int]]()
@@ -132,10 +132,6 @@ def merging_of(match: Match) -> Merging | None:
     return Merging(outer, steps, tuple(views), inner)
 
 
-def _is_of_one_tap(conv: Convolution) -> bool:
-    return {*conv.taps, *conv.stride} == {1} and not any(conv.padding)
-
-
 def _axis_of_result(inner: ChannelMap) -> int:
     return 1 if inner.conv is not None else inner.call.type.rank - 1
 
@@ -146,12 +142,9 @@ def _axis_below(view: Node, axis: int) -> int | None:
         below: int = view.attrs.dims[axis]
         return below
     before, after = view.inputs[0].type.shape, view.type.shape
-    front, size = product(after[:axis]), after[axis]
-    for place, other in enumerate(before):
-        behind = product(before[place + 1 :]) == product(after[axis + 1 :])
-        if other == size and behind and product(before[:place]) == front:
-            return place
-    return None
+    behind = product(after[axis + 1 :])
+    places = (place for place, size in enumerate(before) if size == after[axis])
+    return next((place for place in places if product(before[place + 1 :]) == behind), None)
 
 
 def _why_not(match: Match, found: Merging, exact: bool) -> str | None:
@@ -184,34 +177,23 @@ def _made(match: Match) -> Node:
     found = merging_of(match)
     assert found is not None, "the condition holds"
     arena, inner, outer = match.arena, found.inner, found.outer
-    scale, shift = found.steps.pair(arena) if found.steps.nodes else (None, None)
+    scale = found.steps.pair(arena)[0] if found.steps.nodes else None
     second = outer.plain(arena)
     scaled = second if scale is None else arena.make(Op.MUL, second, scale)
-    swapped = arena.make(Op.PERMUTE, inner.plain(arena), attrs=PermuteAttrs((1, 0)))
-    weight = product_in_float64(scaled, swapped, arena)
-    bias = _bias(found, scale, shift, second, arena)
+    weight = product_in_float64(scaled, swapped(inner.plain(arena), arena), arena)
+    bias = _bias(found, second, arena)
     made = _called(inner, weight, bias, arena)
     for view, axis in reversed(found.views):
         made = _viewed(view, axis, made, outer.channels, arena)
     return made
 
 
-def _bias(
-    found: Merging, scale: Node | None, shift: Node | None, second: Node, arena: Arena
-) -> Node | None:
+def _bias(found: Merging, second: Node, arena: Arena) -> Node | None:
     """W2 (s b1 + t) + b2."""
-    own = found.inner.bias
-    if own is not None and scale is not None:
-        own = arena.make(Op.MUL, own, scale)
-    if own is not None and shift is not None:
-        own = arena.make(Op.ADD, own, shift)
-    own = shift if own is None else own
+    own = found.steps.of_vector(found.inner.bias, arena)
     if own is None:
         return found.outer.bias
-    size = found.inner.channels
-    if not own.type.rank:
-        own = arena.make(Op.EXPAND, own, attrs=ShapeAttrs((size,)))
-    row = arena.make(Op.RESHAPE, own, attrs=ShapeAttrs((1, size)))
+    row = arena.make(Op.RESHAPE, own, attrs=ShapeAttrs((1, found.inner.channels)))
     made = call_linear(arena, row, second, found.outer.bias, OF_WEIGHTS)
     return arena.make(Op.RESHAPE, made, attrs=ShapeAttrs((found.outer.channels,)))
 

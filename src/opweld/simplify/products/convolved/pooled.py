@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ....ir.attrs import CatAttrs, PadAttrs, PermuteAttrs, ShapeAttrs, SliceAttrs
+from ....ir.attrs import CatAttrs, PadAttrs, ShapeAttrs, SliceAttrs
 from ....ir.expr import Size, product
 from ....ir.graph import Arena, Node
 from ....ir.ops import Op
@@ -84,8 +84,7 @@ def pooled_of(root: Node) -> Pooled | None:
     conv = convolution_of(windows.of) if windows is not None else None
     if windows is None or conv is None or root.type.dtype not in IN_CALLS:
         return None
-    plain = {*conv.taps, *conv.stride} == {1} and not any(conv.padding)
-    if plain and not conv.transposed:
+    if conv.is_of_one_tap and not conv.transposed:
         return Pooled(conv, windows, None)
     axes = [_axis(conv, windows, axis) for axis in range(len(conv.taps))]
     found = tuple(axis for axis in axes if axis is not None)
@@ -171,10 +170,7 @@ def _after_windows(found: Pooled, arena: Arena) -> Node:
 def _convolved(found: Pooled, arena: Arena) -> Node:
     conv, axes = found.conv, found.axes
     assert axes is not None, "asked for"
-    weight = conv.weight
-    if conv.transposed:
-        dims = (1, 0, *range(2, weight.type.rank))
-        weight = arena.make(Op.PERMUTE, weight, attrs=PermuteAttrs(dims))
+    weight = conv.filters_first(arena)
     scale = arena.const(1.0 / found.power, weight.type.dtype)
     weight = arena.make(Op.MUL, weight, scale)
     for place, axis in enumerate(axes):
