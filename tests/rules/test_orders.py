@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from unittest import mock
 
 import pytest
 from tests.rules.linear_graphs import Maker
@@ -17,7 +18,7 @@ from opweld.ir.rules.costs import Costs
 from opweld.ir.rules.pattern import Match
 from opweld.ir.rules.rewrite import readers_of
 from opweld.ir.types import DType, TensorType
-from opweld.simplify.products.order.chain import chain_of
+from opweld.simplify.products.order.chain import MOST_FACTORS, chain_of
 from opweld.simplify.products.order.cheapest import cheapest, flops
 
 FINITE = Algebra.FINITE
@@ -210,7 +211,20 @@ def of_other_letters(m: Maker) -> Node:
     return einsum(m, "ij,jk,kl->li", (2, 40), x, other, last)
 
 
-UNFIT = (read_between, with_a_function_between, divided_by_it, squared, with_a_wide_middle)
+def read_in_two_places(m: Maker) -> Node:
+    """Another order of the second product would not save the first."""
+    y = matmul(m, m.input("x", 40, 6), m.weight("w", 6, 40))
+    return matmul(m, y, matmul(m, y, m.input("x2", 40, 2)))
+
+
+UNFIT = (
+    read_between,
+    read_in_two_places,
+    with_a_function_between,
+    divided_by_it,
+    squared,
+    with_a_wide_middle,
+)
 
 
 @pytest.mark.parametrize("form", [*UNFIT, of_other_letters], ids=lambda form: form.__name__)
@@ -259,14 +273,14 @@ def test_the_order_is_the_best_of_all():
         assert flops(chain, cheapest(chain, compute_alone)) == least
 
 
-def _chain(sizes: tuple[int, ...]):
+def _chain(sizes: tuple[int, ...], expected: int | None = None):
     m = Maker(Arena())
     pairs = list(zip(sizes, sizes[1:], strict=False))
     made = m.input("x0", *pairs[0])
     for place, shape in enumerate(pairs[1:], 1):
         made = matmul(m, made, m.input(f"x{place}", *shape))
     found = chain_of(Match(made, {}, m.arena, readers_of(graph(made))))
-    assert found is not None and len(found.factors) == len(pairs)
+    assert found is not None and len(found.factors) == (expected or len(pairs))
     return found
 
 
@@ -279,6 +293,22 @@ def test_a_long_chain_is_one_chain():
 
     pair = pair_of(five, FINITE)
     assert len(pair.after.rewritten) == 1
+    require_same(pair)
+
+
+def test_a_longer_chain_is_ordered_from_its_end():
+    """What is before the factors of a part is the value on its left."""
+    assert len(_chain((8,) * 101, MOST_FACTORS).factors) == MOST_FACTORS
+
+    def five(m: Maker) -> Node:
+        made = m.input("x", 64, 8)
+        for place, size in enumerate((32, 8, 32, 8, 2)):
+            made = m.linear(made, size, f"fc{place}")
+        return made
+
+    with mock.patch("opweld.simplify.products.order.chain.MOST_FACTORS", 3):
+        pair = pair_of(five, FINITE)
+    assert len(pair.after.rewritten) > 1
     require_same(pair)
 
 

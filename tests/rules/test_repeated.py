@@ -63,11 +63,16 @@ def of_any_number(m: Maker) -> Node:
     return reduced(m, "mean.dim", expand(m, m.input("x", 6), BATCH, 6), (0,), (6,))
 
 
+def of_none(m: Maker) -> Node:
+    """The mean is NaN."""
+    return reduced(m, "mean.dim", expand(m, m.reshape(m.input("x", 6), 1, 6), 0, 6), (0,), (6,))
+
+
 def of_another_view(m: Maker) -> Node:
     x = m.reshape(expand(m, m.input("x", 6), 4, 6), 24)
     return reduced(m, "mean.dim", x, (0,), ())
 
 
-@pytest.mark.parametrize("form", [of_others_too, of_any_number, of_another_view])
+@pytest.mark.parametrize("form", [of_others_too, of_any_number, of_none, of_another_view])
 def test_other_reductions_stay(form):
     assert "repeated-elements" not in pair_of(form).fired

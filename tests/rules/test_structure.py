@@ -253,10 +253,23 @@ def test_a_triangle_of_a_triangle_is_a_band():
     m = Maker(Arena())
     inner = part(m, Op.LE, m.weight("w", 8, 8), 1)
     assert band_of(part(m, Op.GE, inner, -2)) == Band(-2, 1)
+    for op, band in ((Op.LE, Band(None, -2)), (Op.GE, Band(1, None))):
+        for one, other in ((1, -2), (-2, 1)):
+            assert band_of(part(m, op, part(m, op, m.weight("w", 8, 8), one), other)) == band
     assert band_of(eye(m, 8)) == Band(0, 0) and name_of_band(eye(m, 8)) == "eye"
 
 
-def test_comparisons_turned_round():
+@pytest.mark.parametrize("dtype", [DType.F32, DType.U8], ids=lambda dtype: dtype.value)
+def test_numbers_with_parts_or_few_bits_make_no_band(dtype):
+    """Where rows and a half are columns there is no element."""
+    m = Maker(Arena())
+    rows, columns = (m.arena.iota(IotaAttrs(0, 1, 8), dtype) for _ in range(2))
+    rows = m.make(Op.ADD, m.reshape(rows, 8, 1), m.arena.const(0.5 if dtype.is_float else 1, dtype))
+    equal = m.make(Op.EQ, rows, columns)
+    assert band_of(m.make(Op.CAST, equal, attrs=CastAttrs(m.dtype))) == Band()
+
+
+def test_comparisons_with_rows_on_the_left():
     """Rows at least as large as columns."""
     m = Maker(Arena())
     rows = m.reshape(iota(m, 8), 8, 1)

@@ -111,6 +111,7 @@ def test_reductions_of_what_is_not_negative():
         assert (found.low, found.high, found.nan) == (0.0, np.inf, True)
         assert range_of(reduced(op, x, arena)).low == -np.inf
     tanh = arena.make(Op.TANH, x)
+    assert range_of(reduced(Op.SUM, tanh, arena)).low == -np.inf
     for op in (Op.AMAX, Op.AMIN):
         found = range_of(reduced(op, tanh, arena))
         assert (found.low, found.high) == (-1, 1)

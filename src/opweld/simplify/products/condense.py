@@ -25,17 +25,16 @@ from ...ir.graph import Arena, Node
 from ...ir.ops import Kind, Op
 from ...ir.rules.pattern import Computed, Match
 from ...ir.rules.rewrite import Condition, Domain, Effect, Missed, Numerics, Rule
-from ...ir.types import DType
 from ..names import name_of
 from ..terms import total, x
 from .affine import Affine, affine_of
+from .conditions import IN_CALLS
 from .feature_axes import Axes, Role, axes_of_product, through
 from .linear import Linear, call_linear, linear_of
 from .reasons import CONDENSED, is_made
 
 LEAST_FEATURES, LEAST_TOLD_APART = 4, 8
 """Of a group: fewer are not worth it."""
-_IN_CALLS = (DType.F32, DType.F64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +136,7 @@ def _is_worth_it(found: Sum, exact: bool) -> bool:
     if found.num_results == 1:
         return found.count >= LEAST_FEATURES
     least = LEAST_TOLD_APART if exact else LEAST_FEATURES
-    return found.count >= least and found.product.call.type.dtype in _IN_CALLS
+    return found.count >= least and found.product.call.type.dtype in IN_CALLS
 
 
 def _condensed(match: Match, exact: bool) -> Node:

@@ -55,6 +55,16 @@ class FeatureSteps:
             pairs[node.serial] = _PAIRS[node.op](arena, *operands)
         return pairs[self.root.serial]
 
+    def of_vector(self, vector: Node | None, arena: Arena) -> Node | None:
+        """f of a vector of the features, None for 0, as such a vector; None where that is 0."""
+        scale, shift = self.pair(arena) if self.nodes else (None, None)
+        if vector is not None and scale is not None:
+            vector = arena.make(Op.MUL, vector, scale)
+        made = vector if shift is None else _added(arena, Op.ADD, vector, shift)
+        if made is None or made.type.rank:
+            return made
+        return arena.make(Op.EXPAND, made, attrs=ShapeAttrs((self.features,)))
+
     def _flat(self, node: Node, arena: Arena) -> Node:
         if node.op is Op.CONST:
             return node

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ...ir.attrs import CallAttrs, Operand
+from ...ir.attrs import CallAttrs, Operand, PermuteAttrs
 from ...ir.expr import Size, product
 from ...ir.graph import Arena, Node
 from ...ir.ops import Op
@@ -81,6 +81,12 @@ def call_matmul(arena: Arena, left: Node, right: Node, reason: str) -> Node:
     places = (Operand(0), Operand(1))
     attrs = CallAttrs("aten.matmul.default", places, (), (result,), reason)
     return arena.call((left, right), attrs)
+
+
+def swapped(node: Node, arena: Arena) -> Node:
+    """The transposed of a matrix, or of each of several."""
+    *front, rows, columns = range(node.type.rank)
+    return arena.make(Op.PERMUTE, node, attrs=PermuteAttrs((*front, columns, rows)))
 
 
 def _arguments(node: Node) -> list[Any]:

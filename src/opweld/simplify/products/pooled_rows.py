@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...ir.attrs import CastAttrs, PermuteAttrs, ReduceAttrs
+from ...ir.attrs import CastAttrs, ReduceAttrs
 from ...ir.expr import Size, product
 from ...ir.graph import Arena, Node
 from ...ir.ops import Op
@@ -25,7 +25,7 @@ from ...ir.types import DType
 from ..names import name_of
 from ..terms import total, x
 from .affine import Affine, affine_of
-from .linear import Linear, call_linear, linear_of
+from .linear import Linear, call_linear, linear_of, swapped
 from .reasons import MEAN_OF_ROWS, is_made
 
 LEAST_ROWS = 16
@@ -81,23 +81,28 @@ def _pooled(match: Match, exact: bool) -> Node:
 def _product_of_mean(found: Pooled, arena: Arena, exact: bool) -> Node:
     """The sum of the rows by `power`, times the weight."""
     own, attrs = found.product, ReduceAttrs(found.axes)
-    scale, zero = (arena.const(v, own.x.type.dtype) for v in (1.0 / found.power, 0.0))
+    scale = arena.const(1.0 / found.power, own.x.type.dtype)
     scaled = arena.make(Op.MUL, own.x, scale)
     mean = arena.make(Op.SUM, scaled, attrs=attrs)
     weight = own.weight
     if own.features == 1:
-        weight = arena.make(Op.PERMUTE, weight, attrs=PermuteAttrs((1, 0)))
+        weight = swapped(weight, arena)
     if not exact:
         return product_in_float64(mean, weight, arena)
     # Of what is added up, so that a kernel that makes x writes one value of it.
     least, most = (arena.make(op, scaled, attrs=attrs) for op in (Op.AMIN, Op.AMAX))
     signs = one_sign(least, most, arena)
+    return product_with_signs(mean, signs, weight, arena)
+
+
+def product_with_signs(rows: Node, signs: Node, weight: Node, arena: Arena) -> Node:
+    """Rows times the transposed of a weight whose infinities meet `signs` instead."""
+    zero = arena.const(0.0, weight.type.dtype)
     infinite = arena.make(Op.ISINF, weight)
     finite = arena.make(Op.WHERE, infinite, arena.make(Op.SIGN, weight), weight)
     others = arena.make(Op.WHERE, infinite, weight, zero)
-    return arena.make(
-        Op.ADD, product_in_float64(mean, finite, arena), product_in_float64(signs, others, arena)
-    )
+    one, other = (product_in_float64(*pair, arena) for pair in ((rows, finite), (signs, others)))
+    return arena.make(Op.ADD, one, other)
 
 
 def product_in_float64(rows: Node, weight: Node, arena: Arena) -> Node:

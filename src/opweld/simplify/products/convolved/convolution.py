@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ....ir.attrs import CallAttrs, Operand
+from ....ir.attrs import CallAttrs, Operand, PermuteAttrs
 from ....ir.expr import Size, product
 from ....ir.graph import Arena, Node
 from ....ir.ops import Op
@@ -58,6 +58,18 @@ class Convolution:
         space = self.space if self.transposed else self.results
         batch = self.x.type.shape[0]
         return batch * self.filters * self.channels * product((*space, *self.taps)) * 2
+
+    @property
+    def is_of_one_tap(self) -> bool:
+        """Whether each place of the result is made of the same place alone."""
+        return {*self.taps, *self.stride} == {1} and not any(self.padding)
+
+    def filters_first(self, arena: Arena) -> Node:
+        """The weight as [filters, channels, taps...]."""
+        if not self.transposed:
+            return self.weight
+        dims = (1, 0, *range(2, self.weight.type.rank))
+        return arena.make(Op.PERMUTE, self.weight, attrs=PermuteAttrs(dims))
 
 
 def convolution_of(node: Node) -> Convolution | None:

@@ -14,20 +14,16 @@ from ....ir.expr import product
 from ....ir.graph import Arena, Node
 from ....ir.ops import Kind, Op
 from ....ir.rules.pattern import AnyOf, Computed, Match
-from ....ir.rules.rewrite import Condition, Domain, Effect, Missed, Numerics, Rule
+from ....ir.rules.rewrite import Condition, Domain, Effect, Numerics, Rule
 from ....ir.types import DType
 from ....ir.views import behind_views
 from ...names import name_of
-from ...range import range_of
+from ..conditions import IN_CALLS, LEAST_GAIN, Checked, unbounded
 from ..feature_steps import FeatureSteps, feature_steps
 from ..linear import call_linear
 from ..reasons import FOLDED as REASON
 from .convolution import with_weight
 from .merged import ChannelMap, map_of, name_of_layer
-
-LEAST_GAIN = 1.25
-_IN_CALLS = (DType.F32, DType.F64)
-_LARGEST = 2.0**20
 
 
 def folded_of(match: Match) -> tuple[ChannelMap, FeatureSteps] | None:
@@ -35,7 +31,7 @@ def folded_of(match: Match) -> tuple[ChannelMap, FeatureSteps] | None:
     None where another step follows.
     """
     root = match.root
-    if root.type.dtype not in _IN_CALLS or root.op not in _LAST_STEPS or match.readers is None:
+    if root.type.dtype not in IN_CALLS or root.op not in _LAST_STEPS or match.readers is None:
         return None
     for axis in dict.fromkeys((-1, 1 - root.type.rank)):
         steps = feature_steps(root, axis) if root.type.rank > 1 else None
@@ -70,7 +66,7 @@ def _why_not(match: Match, layer: ChannelMap, steps: FeatureSteps, exact: bool) 
     if passes < LEAST_GAIN * weight:
         return "scaling the weight takes no less time"
     if exact:
-        bad = [n for n in steps.vectors if not range_of(n).is_within(_LARGEST)]
+        bad = unbounded(steps.vectors)
         if bad:
             return f"{name_of(behind_views(bad[0]))} may be infinite"
     return None
@@ -80,15 +76,8 @@ def _made(match: Match) -> Node:
     found = folded_of(match)
     assert found is not None, "the condition holds"
     (layer, steps), arena = found, match.arena
-    scale, shift = steps.pair(arena)
-    weight = _scaled(layer, scale, arena)
-    bias = layer.bias
-    if bias is not None and scale is not None:
-        bias = arena.make(Op.MUL, bias, scale)
-    if shift is not None:
-        bias = shift if bias is None else arena.make(Op.ADD, bias, shift)
-    if bias is not None and not bias.type.rank:
-        bias = arena.make(Op.EXPAND, bias, attrs=ShapeAttrs((layer.channels,)))
+    weight = _scaled(layer, steps.pair(arena)[0], arena)
+    bias = steps.of_vector(layer.bias, arena)
     if layer.conv is None:
         return call_linear(arena, layer.x, weight, bias, REASON)
     return with_weight(arena, layer.conv, weight, bias, REASON)
@@ -127,14 +116,6 @@ def _effect(match: Match) -> Effect:
     )
 
 
-def _missed(match: Match, exact: bool) -> Missed | None:
-    found = folded_of(match)
-    if found is None or _is_followed(match):
-        return None
-    reason = _why_not(match, *found, exact)
-    return Missed(_before(*found), reason) if reason is not None else None
-
-
 def _is_followed(match: Match) -> bool:
     """Whether another step reads the root."""
     return any(n.op in _LAST_STEPS and n.type == match.root.type for n in _readers(match) or ())
@@ -150,10 +131,11 @@ def _readers(match: Match) -> tuple[Node, ...] | None:
 
 
 def _rule(name: str, exact: bool) -> Rule:
-    def holds(match: Match) -> bool:
-        found = folded_of(match)
-        return found is not None and _why_not(match, *found, exact) is None
-
+    checked = Checked(
+        folded_of,
+        lambda match, found: _why_not(match, *found, exact),
+        lambda found: _before(*found),
+    )
     bounded = ", which are never infinite" if exact else ""
     return Rule(
         name,
@@ -163,11 +145,11 @@ def _rule(name: str, exact: bool) -> Rule:
         Condition(
             "x is s (y W^T + b) + t, of a linear layer or a convolution, by numbers of each feature"
             f"{bounded}, and neither is computed in another kernel anyway",
-            holds,
+            checked.holds,
         ),
         Domain.FLOAT,
         _effect,
-        lambda match: _missed(match, exact),
+        lambda match: checked.missed(match) if not _is_followed(match) else None,
     )
 
 

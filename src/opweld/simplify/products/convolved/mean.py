@@ -15,21 +15,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ....ir.attrs import CastAttrs, CatAttrs, PermuteAttrs, ReduceAttrs, ShapeAttrs, SliceAttrs
+from ....ir.attrs import CastAttrs, CatAttrs, ReduceAttrs, ShapeAttrs, SliceAttrs
 from ....ir.expr import product
 from ....ir.graph import Arena, Node
 from ....ir.ops import Op
 from ....ir.rules.pattern import Computed, Match
-from ....ir.rules.rewrite import Condition, Domain, Effect, Missed, Numerics, Rule
+from ....ir.rules.rewrite import Condition, Domain, Effect, Numerics, Rule
 from ....ir.types import DType
 from ...names import name_of
 from ...terms import total, x
 from ..affine import Affine, affine_of
-from ..pooled_rows import one_sign, product_in_float64
+from ..conditions import LEAST_GAIN, Checked
+from ..pooled_rows import one_sign, product_in_float64, product_with_signs
 from .convolution import Convolution, Span, convolution_of, span_of
 
-LEAST_GAIN = 1.25
-"""How many times slower the convolution has to be than what adds up its input."""
 _CALLS_BESIDE = 4
 _JOINED = {Op.SUM: Op.ADD, Op.AMIN: Op.MINIMUM, Op.AMAX: Op.MAXIMUM}
 
@@ -97,10 +96,7 @@ def _made(match: Match, exact: bool) -> Node:
 def _products(found: Averaged, arena: Arena, exact: bool) -> Node:
     """The sums of the taps by `power`, times the weight: [batch, filters]."""
     conv = found.conv
-    weight = conv.weight
-    if conv.transposed:
-        dims = (1, 0, *range(2, weight.type.rank))
-        weight = arena.make(Op.PERMUTE, weight, attrs=PermuteAttrs(dims))
+    weight = conv.filters_first(arena)
     flat = ShapeAttrs((conv.filters, product(weight.type.shape[1:])))
     weight = arena.make(Op.RESHAPE, weight, attrs=flat)
     wide = arena.make(Op.CAST, conv.x, attrs=CastAttrs(DType.F64))
@@ -108,14 +104,8 @@ def _products(found: Averaged, arena: Arena, exact: bool) -> Node:
     sums = _over_taps(Op.SUM, scaled, conv, arena)
     if not exact:
         return product_in_float64(sums, weight, arena)
-    zero = arena.const(0.0, DType.F32)
     least, most = (_over_taps(op, conv.x, conv, arena) for op in (Op.AMIN, Op.AMAX))
-    infinite = arena.make(Op.ISINF, weight)
-    finite = arena.make(Op.WHERE, infinite, arena.make(Op.SIGN, weight), weight)
-    others = arena.make(Op.WHERE, infinite, weight, zero)
-    signs = one_sign(least, most, arena)
-    one, other = (product_in_float64(*pair, arena) for pair in ((sums, finite), (signs, others)))
-    return arena.make(Op.ADD, one, other)
+    return product_with_signs(sums, one_sign(least, most, arena), weight, arena)
 
 
 def _over_taps(op: Op, value: Node, conv: Convolution, arena: Arena) -> Node:
@@ -224,17 +214,8 @@ def _effect(match: Match, exact: bool) -> Effect:
     )
 
 
-def _missed(match: Match, exact: bool) -> Missed | None:
-    found = averaged_of(match)
-    reason = _why_not(match, found, exact) if found is not None else None
-    return Missed(_before(found), reason) if found is not None and reason is not None else None
-
-
 def _rule(name: str, exact: bool) -> Rule:
-    def holds(match: Match) -> bool:
-        found = averaged_of(match)
-        return found is not None and _why_not(match, found, exact) is None
-
+    checked = Checked(averaged_of, lambda match, found: _why_not(match, found, exact), _before)
     text = "n f(mean of z for each tap, times W, + b), in float64"
     return Rule(
         name,
@@ -248,11 +229,11 @@ def _rule(name: str, exact: bool) -> Rule:
             "x is f(y), a y + c, of a convolution's results y = conv(z, W) + b that nothing else"
             f" reads, p all of space, and the convolution takes {LEAST_GAIN} times longer than"
             " adding up z",
-            holds,
+            checked.holds,
         ),
         Domain.FLOAT,
         lambda match: _effect(match, exact),
-        lambda match: _missed(match, exact),
+        checked.missed,
     )
 
 

@@ -12,25 +12,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ....ir.attrs import PermuteAttrs, ShapeAttrs
+from ....ir.attrs import ShapeAttrs
 from ....ir.expr import Size, product
 from ....ir.graph import Arena, Node
 from ....ir.ops import Kind, Op
 from ....ir.rules.pattern import AnyOf, Computed, Match
-from ....ir.rules.rewrite import Condition, Domain, Effect, Missed, Numerics, Rule
-from ....ir.types import DType
+from ....ir.rules.rewrite import Condition, Domain, Effect, Numerics, Rule
 from ...names import name_of
-from ...range import range_of
+from ..conditions import IN_CALLS, LEAST_GAIN, Checked, unbounded
 from ..feature_steps import FeatureSteps, feature_steps
-from ..linear import call_linear, linear_of
+from ..linear import call_linear, linear_of, swapped
 from ..pooled_rows import product_in_float64
 from ..reasons import OF_WEIGHTS, is_made
 from .convolution import Convolution, call_convolution, convolution_of
 from .mean import text_of
 
-LEAST_GAIN = 1.25
-_IN_CALLS = (DType.F32, DType.F64)
-_LARGEST = 2.0**20
 _CALLS_OF_WEIGHTS = 5  # conversions, and the bias
 _FLOAT64 = 4  # times that an operation of float64 takes
 
@@ -58,7 +54,7 @@ class ChannelMap:
     def plain(self, arena: Arena) -> Node:
         """The weight as [channels of the result, the rest]."""
         if self.transposed:
-            return arena.make(Op.PERMUTE, self.weight, attrs=PermuteAttrs((1, 0)))
+            return swapped(self.weight, arena)
         shape = ShapeAttrs((self.channels, product(self.weight.type.shape[1:])))
         return arena.make(Op.RESHAPE, self.weight, attrs=shape)
 
@@ -116,9 +112,9 @@ def map_of(node: Node, transposed: bool = False) -> ChannelMap | None:
 def merging_of(match: Match) -> Merging | None:
     """The two layers that end at the root of a match."""
     outer = map_of(match.root) if match.root.op is Op.CALL else None
-    if outer is None or match.root.type.dtype not in _IN_CALLS:
+    if outer is None or match.root.type.dtype not in IN_CALLS:
         return None
-    if outer.conv is not None and not _is_of_one_tap(outer.conv):
+    if outer.conv is not None and not outer.conv.is_of_one_tap:
         return None
     steps = feature_steps(outer.x, outer.axis - outer.x.type.rank)
     node, axis, views = steps.core, outer.axis, list[tuple[Node, int]]()
@@ -136,10 +132,6 @@ def merging_of(match: Match) -> Merging | None:
     return Merging(outer, steps, tuple(views), inner)
 
 
-def _is_of_one_tap(conv: Convolution) -> bool:
-    return {*conv.taps, *conv.stride} == {1} and not any(conv.padding)
-
-
 def _axis_of_result(inner: ChannelMap) -> int:
     return 1 if inner.conv is not None else inner.call.type.rank - 1
 
@@ -150,12 +142,9 @@ def _axis_below(view: Node, axis: int) -> int | None:
         below: int = view.attrs.dims[axis]
         return below
     before, after = view.inputs[0].type.shape, view.type.shape
-    front, size = product(after[:axis]), after[axis]
-    for place, other in enumerate(before):
-        behind = product(before[place + 1 :]) == product(after[axis + 1 :])
-        if other == size and behind and product(before[:place]) == front:
-            return place
-    return None
+    behind = product(after[axis + 1 :])
+    places = (place for place, size in enumerate(before) if size == after[axis])
+    return next((place for place in places if product(before[place + 1 :]) == behind), None)
 
 
 def _why_not(match: Match, found: Merging, exact: bool) -> str | None:
@@ -178,7 +167,7 @@ def _why_not(match: Match, found: Merging, exact: bool) -> str | None:
         flops = f"{number(after) / 1e9:.3g} Gflop instead of {number(before) / 1e9:.3g}"
         return f"one layer takes no less time: {flops}, with the product of the weights"
     if exact:
-        bad = [n for n in found.nodes if not range_of(n).is_within(_LARGEST)]
+        bad = unbounded(found.nodes)
         if bad:
             return f"no value may be infinite, and {name_of(bad[0])} may"
     return None
@@ -188,34 +177,23 @@ def _made(match: Match) -> Node:
     found = merging_of(match)
     assert found is not None, "the condition holds"
     arena, inner, outer = match.arena, found.inner, found.outer
-    scale, shift = found.steps.pair(arena) if found.steps.nodes else (None, None)
+    scale = found.steps.pair(arena)[0] if found.steps.nodes else None
     second = outer.plain(arena)
     scaled = second if scale is None else arena.make(Op.MUL, second, scale)
-    swapped = arena.make(Op.PERMUTE, inner.plain(arena), attrs=PermuteAttrs((1, 0)))
-    weight = product_in_float64(scaled, swapped, arena)
-    bias = _bias(found, scale, shift, second, arena)
+    weight = product_in_float64(scaled, swapped(inner.plain(arena), arena), arena)
+    bias = _bias(found, second, arena)
     made = _called(inner, weight, bias, arena)
     for view, axis in reversed(found.views):
         made = _viewed(view, axis, made, outer.channels, arena)
     return made
 
 
-def _bias(
-    found: Merging, scale: Node | None, shift: Node | None, second: Node, arena: Arena
-) -> Node | None:
+def _bias(found: Merging, second: Node, arena: Arena) -> Node | None:
     """W2 (s b1 + t) + b2."""
-    own = found.inner.bias
-    if own is not None and scale is not None:
-        own = arena.make(Op.MUL, own, scale)
-    if own is not None and shift is not None:
-        own = arena.make(Op.ADD, own, shift)
-    own = shift if own is None else own
+    own = found.steps.of_vector(found.inner.bias, arena)
     if own is None:
         return found.outer.bias
-    size = found.inner.channels
-    if not own.type.rank:
-        own = arena.make(Op.EXPAND, own, attrs=ShapeAttrs((size,)))
-    row = arena.make(Op.RESHAPE, own, attrs=ShapeAttrs((1, size)))
+    row = arena.make(Op.RESHAPE, own, attrs=ShapeAttrs((1, found.inner.channels)))
     made = call_linear(arena, row, second, found.outer.bias, OF_WEIGHTS)
     return arena.make(Op.RESHAPE, made, attrs=ShapeAttrs((found.outer.channels,)))
 
@@ -271,17 +249,8 @@ def _effect(match: Match) -> Effect:
     )
 
 
-def _missed(match: Match, exact: bool) -> Missed | None:
-    found = None if is_made(match.root) else merging_of(match)
-    reason = _why_not(match, found, exact) if found is not None else None
-    return Missed(_before(found), reason) if found is not None and reason is not None else None
-
-
 def _rule(name: str, exact: bool) -> Rule:
-    def holds(match: Match) -> bool:
-        found = merging_of(match)
-        return found is not None and _why_not(match, found, exact) is None
-
+    checked = Checked(merging_of, lambda match, found: _why_not(match, found, exact), _before)
     bounded = ", none of its values can be infinite" if exact else ""
     return Rule(
         name,
@@ -292,11 +261,11 @@ def _rule(name: str, exact: bool) -> Rule:
             "x is W2 (s (conv(z, W1) + b1) + t) + b2, a linear layer or a convolution of one tap"
             f" behind another that nothing else reads{bounded}, and takes {LEAST_GAIN} times"
             " longer",
-            holds,
+            checked.holds,
         ),
         Domain.FLOAT,
         _effect,
-        lambda match: _missed(match, exact),
+        lambda match: None if is_made(match.root) else checked.missed(match),
     )
 
 

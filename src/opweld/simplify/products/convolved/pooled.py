@@ -16,24 +16,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ....ir.attrs import CatAttrs, PadAttrs, PermuteAttrs, ShapeAttrs, SliceAttrs
+from ....ir.attrs import CatAttrs, PadAttrs, ShapeAttrs, SliceAttrs
 from ....ir.expr import Size, product
 from ....ir.graph import Arena, Node
 from ....ir.ops import Op
 from ....ir.rules.pattern import Computed, Match
-from ....ir.rules.rewrite import Condition, Domain, Effect, Missed, Numerics, Rule
-from ....ir.types import DType
+from ....ir.rules.rewrite import Condition, Domain, Effect, Numerics, Rule
 from ...names import name_of
-from ...range import range_of
 from ...terms import total, x
+from ..conditions import IN_CALLS, LEAST_GAIN, Checked, unbounded
 from ..reasons import OVER_WINDOWS
 from .convolution import Convolution, call_convolution, convolution_of
 from .mean import text_of
 from .windows import Windows, condensed, windows_of, without_windows
 
-LEAST_GAIN = 1.25
-_IN_CALLS = (DType.F32, DType.F64)
-_LARGEST = 2.0**20
 _CALLS_AN_AXIS = 3  # for the sums of the weight
 
 
@@ -86,10 +82,9 @@ def pooled_of(root: Node) -> Pooled | None:
     """The convolution behind a sum over windows, whoever else reads it."""
     windows = windows_of(root)
     conv = convolution_of(windows.of) if windows is not None else None
-    if windows is None or conv is None or root.type.dtype not in _IN_CALLS:
+    if windows is None or conv is None or root.type.dtype not in IN_CALLS:
         return None
-    plain = {*conv.taps, *conv.stride} == {1} and not any(conv.padding)
-    if plain and not conv.transposed:
+    if conv.is_of_one_tap and not conv.transposed:
         return Pooled(conv, windows, None)
     axes = [_axis(conv, windows, axis) for axis in range(len(conv.taps))]
     found = tuple(axis for axis in axes if axis is not None)
@@ -125,7 +120,7 @@ def _why_not(match: Match, found: Pooled, exact: bool) -> str | None:
     if exact:
         if found.axes is None or found.conv.transposed:
             return "infinite weights would make other results than NaN"
-        if not range_of(found.conv.x).is_within(_LARGEST):
+        if unbounded([found.conv.x]):
             return f"{name_of(found.conv.x)} may be infinite"
     if not match.costs.own_products:
         return "the library's products have too large errors, which a window's results average out"
@@ -175,10 +170,7 @@ def _after_windows(found: Pooled, arena: Arena) -> Node:
 def _convolved(found: Pooled, arena: Arena) -> Node:
     conv, axes = found.conv, found.axes
     assert axes is not None, "asked for"
-    weight = conv.weight
-    if conv.transposed:
-        dims = (1, 0, *range(2, weight.type.rank))
-        weight = arena.make(Op.PERMUTE, weight, attrs=PermuteAttrs(dims))
+    weight = conv.filters_first(arena)
     scale = arena.const(1.0 / found.power, weight.type.dtype)
     weight = arena.make(Op.MUL, weight, scale)
     for place, axis in enumerate(axes):
@@ -238,17 +230,12 @@ def _effect(match: Match) -> Effect:
     return Effect(_before(found), f"{after}{bias}", conv.flops, found.flops, written)
 
 
-def _missed(match: Match, exact: bool) -> Missed | None:
-    found = pooled_of(match.root)
-    reason = _why_not(match, found, exact) if found is not None else None
-    return Missed(_before(found), reason) if found is not None and reason is not None else None
-
-
 def _rule(name: str, exact: bool) -> Rule:
-    def holds(match: Match) -> bool:
-        found = pooled_of(match.root)
-        return found is not None and _why_not(match, found, exact) is None
-
+    checked = Checked(
+        lambda match: pooled_of(match.root),
+        lambda match, found: _why_not(match, found, exact),
+        _before,
+    )
     bounded = ", z is never infinite" if exact else ""
     return Rule(
         name,
@@ -258,11 +245,11 @@ def _rule(name: str, exact: bool) -> Rule:
         Condition(
             "x is windows of a convolution's results conv(z, W) + b that nothing else reads"
             f"{bounded}, and the convolution takes {LEAST_GAIN} times longer",
-            holds,
+            checked.holds,
         ),
         Domain.FLOAT,
         _effect,
-        lambda match: _missed(match, exact),
+        checked.missed,
     )
 
 

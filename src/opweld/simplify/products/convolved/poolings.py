@@ -18,14 +18,13 @@ from ....ir.expr import product
 from ....ir.graph import Arena, Node
 from ....ir.ops import Op
 from ....ir.rules.pattern import Computed, Match, Pattern
-from ....ir.rules.rewrite import Condition, Domain, Effect, Missed, Numerics, Rule
+from ....ir.rules.rewrite import Condition, Domain, Effect, Numerics, Rule
 from ....ir.types import DType
 from ...names import name_of
 from ...terms import amax, total, x
 from ..affine import Affine, affine_of
+from ..conditions import IN_CALLS, Checked
 from .windows import Windows, condensed, windows_of
-
-_TYPES = (DType.F32, DType.F64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ class Poolings:
 def poolings_of(root: Node) -> Poolings | None:
     """The two poolings that end at a reduction, whoever else reads the first."""
     outer = windows_of(root)
-    if outer is None or outer.of.op is not Op.RESHAPE or root.type.dtype not in _TYPES:
+    if outer is None or outer.of.op is not Op.RESHAPE or root.type.dtype not in IN_CALLS:
         return None
     view, step = outer.of, affine_of(outer.of.inputs[0])
     own = step.core
@@ -129,26 +128,21 @@ def _effect(match: Match) -> Effect:
     return Effect(_before(found), after, one + other, both, own.size_bytes * 2)
 
 
-def _missed(match: Match) -> Missed | None:
-    found = poolings_of(match.root)
-    reason = _why_not(match, found) if found is not None else None
-    return Missed(_before(found), reason) if found is not None and reason is not None else None
+_CHECKED = Checked(lambda match: poolings_of(match.root), _why_not, _before)
 
 
 def _rule(name: str, before: Pattern, condition: str, numerics: Numerics, text: str) -> Rule:
-    def holds(match: Match) -> bool:
-        found = poolings_of(match.root)
-        return found is not None and _why_not(match, found) is None
-
     return Rule(
         name,
         before,
         Computed(text, _made),
         numerics,
-        Condition(f"x is windows of a pooling that nothing else reads, {condition}", holds),
+        Condition(
+            f"x is windows of a pooling that nothing else reads, {condition}", _CHECKED.holds
+        ),
         Domain.FLOAT,
         _effect,
-        _missed,
+        _CHECKED.missed,
     )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ....ir.attrs import PermuteAttrs, ReduceAttrs, ShapeAttrs
+from ....ir.attrs import ReduceAttrs, ShapeAttrs
 from ....ir.graph import Arena, Node
 from ....ir.ops import Op
-from ..linear import call_linear, call_matmul
+from ..linear import call_linear, call_matmul, swapped
 from ..reasons import IN_ORDER
 from .chain import Chain, Factor, Tree
 from .cheapest import ends
@@ -21,10 +21,10 @@ class _Matrix:
     transposed: bool
 
     def plain(self, arena: Arena) -> Node:
-        return _swapped(self.node, arena) if self.transposed else self.node
+        return swapped(self.node, arena) if self.transposed else self.node
 
     def columns_first(self, arena: Arena) -> Node:
-        return self.node if self.transposed else _swapped(self.node, arena)
+        return self.node if self.transposed else swapped(self.node, arena)
 
 
 def in_order(chain: Chain, tree: Tree, arena: Arena) -> Node:
@@ -92,7 +92,7 @@ class _Building:
             else:
                 shift = factor.bias
             if idx < last and factor.steps is not None:
-                shift = _stepped(shift, factor, arena)
+                shift = factor.steps.of_vector(shift, arena)
         return shift
 
     def _product(self, left: Node, right: _Matrix, bias: Node | None) -> Node:
@@ -111,24 +111,3 @@ class _Building:
 
     def _matmul(self, left: Node, right: Node) -> Node:
         return call_matmul(self.arena, left, right, IN_ORDER)
-
-
-def _stepped(shift: Node | None, factor: Factor, arena: Arena) -> Node | None:
-    """What scaling and shifting makes of a shift."""
-    assert factor.steps is not None, "asked for"
-    scale, added = factor.steps.pair(arena)
-    if shift is not None and scale is not None:
-        shift = arena.make(Op.MUL, shift, scale)
-    if shift is None or added is None:
-        shift = added if shift is None else shift
-    else:
-        shift = arena.make(Op.ADD, shift, added)
-    if shift is None or shift.type.rank:
-        return shift
-    return arena.make(Op.EXPAND, shift, attrs=ShapeAttrs((factor.columns,)))
-
-
-def _swapped(node: Node, arena: Arena) -> Node:
-    rank = node.type.rank
-    dims = (*range(rank - 2), rank - 1, rank - 2)
-    return arena.make(Op.PERMUTE, node, attrs=PermuteAttrs(dims))

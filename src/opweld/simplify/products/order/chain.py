@@ -22,6 +22,10 @@ Tree = int | tuple["Tree", "Tree"]
 """In which order factors are multiplied: a factor by its number, or a product of two trees."""
 
 _BATCHED = ("aten.matmul.default", "aten.bmm.default")
+MOST_FACTORS = 64
+"""Of a chain; what is before them is the value on its left. The number of orders that are compared
+grows by its third power.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +124,7 @@ class _Collecting:
 
     match: Match
     inside: list[Node] = field(default_factory=list)
+    num_products: int = 1
 
     def product(self, root: Node, own: _Product) -> tuple[tuple[Factor, ...], Tree]:
         self.inside += own.inside
@@ -143,18 +148,19 @@ class _Collecting:
         while _swaps(node):
             views.append(node)
             node, transposed = node.inputs[0], not transposed
-        kept = len(self.inside)
+        kept, num_products = len(self.inside), self.num_products
         product = self._product_inside(node, own, tuple(views)) if node.type.rank > 1 else None
         if product is None:
             return (Factor(node, transposed),), 0
         factors, tree = self.product(node, product)
         if not all(factor.is_plain for factor in factors):
             del self.inside[kept:]
+            self.num_products = num_products
             return (Factor(node, transposed),), 0
         if not transposed:
             return factors, tree
-        turned = tuple(replace(f, transposed=not f.transposed) for f in reversed(factors))
-        return turned, _mirrored(tree, len(factors) - 1)
+        swapped = tuple(replace(f, transposed=not f.transposed) for f in reversed(factors))
+        return swapped, _mirrored(tree, len(factors) - 1)
 
     def _product_inside(
         self, node: Node, reader: _Product, between: tuple[Node, ...]
@@ -163,10 +169,14 @@ class _Collecting:
         own = _product_of(node)
         if own is None or own.batched is not reader.batched or node.op is not Op.CALL:
             return None
-        inside = [*self.inside, *between, node]
-        if not all(self.match.is_read_only_by(each, inside) for each in inside[len(self.inside) :]):
+        inside = [*between, node]
+        readers = [*reader.inside, *inside]
+        if not all(self.match.is_read_only_by(each, readers) for each in inside):
             return None
-        self.inside += [*between, node]
+        if self.num_products == MOST_FACTORS - 1:
+            return None
+        self.num_products += 1
+        self.inside += inside
         return own
 
 

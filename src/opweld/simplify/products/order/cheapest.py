@@ -6,9 +6,6 @@ from ....ir.expr import Size, product
 from ....ir.rules.costs import Costs
 from .chain import Chain, Tree
 
-LEAST_GAIN = 1.25
-"""How many times slower an order has to be for another to take its place."""
-
 
 def cheapest(chain: Chain, costs: Costs) -> Tree:
     """Of orders that take the same time the one that multiplies from the left."""

@@ -20,27 +20,22 @@ from ....ir.graph import Node
 from ....ir.ops import Kind
 from ....ir.rules.pattern import AnyOf, Computed, Match, Pattern
 from ....ir.rules.rewrite import Condition, Domain, Effect, Missed, Numerics, Rule
-from ....ir.types import DType
 from ...names import name_of
-from ...range import range_of
 from ...terms import total, x, y
+from ..conditions import IN_CALLS, LEAST_GAIN, unbounded
 from ..reasons import is_made
 from .build import in_order
 from .chain import Chain, Tree, chain_of
-from .cheapest import LEAST_GAIN, cheapest, flops, num_bytes, seconds
+from .cheapest import cheapest, flops, num_bytes, seconds
 
-_IN_CALLS = (DType.F32, DType.F64)
-_LARGEST = 2.0**20
 _MOST_NAMES = 3
-MOST_FACTORS = 64
-"""Of a chain: the number of orders that are compared grows by its third power."""
 
 
 def _chain(match: Match) -> Chain | None:
-    if match.root.type.dtype not in _IN_CALLS or match.readers is None:
+    if match.root.type.dtype not in IN_CALLS or match.readers is None:
         return None
     found = chain_of(match)
-    return found if found is not None and 2 < len(found.factors) <= MOST_FACTORS else None
+    return found if found is not None and len(found.factors) > 2 else None
 
 
 def _better(match: Match, chain: Chain) -> Tree | None:
@@ -50,11 +45,6 @@ def _better(match: Match, chain: Chain) -> Tree | None:
     # What is added between two products goes through those behind it by itself.
     after += match.costs.call_s * sum(not factor.is_plain for factor in chain.factors[:-1])
     return best if before >= LEAST_GAIN * after else None
-
-
-def _unbounded(chain: Chain) -> list[Node]:
-    """What may be infinite, or so large that products of it overflow. NaN is in both orders."""
-    return [node for node in chain.nodes if not range_of(node).is_within(_LARGEST)]
 
 
 def _made(match: Match) -> Node:
@@ -86,7 +76,7 @@ def _missed(match: Match, exact: bool) -> Missed | None:
         least = cheapest(chain, match.costs)
         one, other = (count(flops(chain, tree)) / 1e9 for tree in (chain.tree, least))
         return Missed(before, f"no order takes clearly less time: {one:.3g} and {other:.3g} Gflop")
-    infinite = _unbounded(chain) if exact else []
+    infinite = unbounded(chain.nodes) if exact else []
     if not infinite:
         return None
     names = list(dict.fromkeys(map(name_of, infinite)))
@@ -110,7 +100,7 @@ def _text(chain: Chain, tree: Tree, outermost: bool = False) -> str:
 def _rule(name: str, before: Pattern, exact: bool) -> Rule:
     def holds(match: Match) -> bool:
         chain = _chain(match)
-        if chain is None or (exact and _unbounded(chain)):
+        if chain is None or (exact and unbounded(chain.nodes)):
             return False
         return _better(match, chain) is not None
 

@@ -11,6 +11,7 @@ from ....ir.attrs import IotaAttrs
 from ....ir.graph import Node
 from ....ir.ops import Op
 from ....ir.rules.pattern import is_number
+from ....ir.types import DType
 from ...names import name_of
 
 
@@ -68,6 +69,7 @@ def _is_zero(node: Node) -> bool:
 
 
 _COMPARED = (Op.LE, Op.GE, Op.EQ)
+_NUMBERS = (DType.I32, DType.I64)  # sums of floats are not whole, those of few bits wrap
 
 
 def _where(condition: Node) -> Band:
@@ -92,6 +94,8 @@ def _where(condition: Node) -> Band:
 
 def _place(node: Node) -> tuple[str, int] | None:
     """Whether a value is the number of its row or of its column, and what is added to it."""
+    if node.type.dtype not in _NUMBERS:
+        return None
     added = 0
     while node.op is Op.ADD and is_number(node.inputs[1]):
         added += int(node.inputs[1].attrs.value)

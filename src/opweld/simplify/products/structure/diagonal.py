@@ -17,15 +17,14 @@ from ....ir.graph import Arena, Node
 from ....ir.ops import Kind, Op
 from ....ir.rules.pattern import AnyOf, Computed, Match
 from ....ir.rules.rewrite import Condition, Domain, Effect, Numerics, Rule
-from ....ir.types import DType
 from ...names import name_of
 from ...range import range_of
+from ..conditions import IN_CALLS
 from ..linear import linear_of
 from .bands import DIAGONAL, band_of, name_of_band
 
 _DIAGONAL_CALLS = ("aten.diag.default", "aten.diag_embed.default")
 _MATMULS = ("aten.matmul.default", "aten.bmm.default")
-_IN_CALLS = (DType.F32, DType.F64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ class Scaled:
 
 def scaled_of(node: Node) -> Scaled | None:
     """What a product with a diagonal matrix is; None where it is another."""
-    if node.op is not Op.CALL or node.type.dtype not in _IN_CALLS:
+    if node.op is not Op.CALL or node.type.dtype not in IN_CALLS:
         return None
     own = linear_of(node)
     if own is not None:

@@ -12,25 +12,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ....ir.attrs import CatAttrs, PermuteAttrs, ReduceAttrs, SliceAttrs
+from ....ir.attrs import CatAttrs, ReduceAttrs, SliceAttrs
 from ....ir.expr import Size, product
 from ....ir.graph import Arena, Node
 from ....ir.ops import Kind, Op
 from ....ir.rules.costs import Costs
 from ....ir.rules.pattern import AnyOf, Computed, Match
 from ....ir.rules.rewrite import Condition, Domain, Effect, Missed, Numerics, Rule
-from ....ir.types import DType
 from ...names import name_of
 from ...range import range_of
-from ..linear import call_linear, linear_of
+from ..conditions import IN_CALLS, LEAST_GAIN
+from ..linear import call_linear, linear_of, swapped
 from ..reasons import OF_TRIANGLE, is_made
 from .bands import EVERYWHERE, Band, band_of, name_of_band
 
-LEAST_GAIN = 1.25
-"""How many times slower the whole product has to be."""
 _NUM_BLOCKS = (2, 4, 8)
 _LEAST_BLOCK = 32
-_IN_CALLS = (DType.F32, DType.F64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +51,14 @@ class Triangle:
         """The part of the depth that a block of the other axis of the triangle needs."""
         low, high = self.band.low, self.band.high
         start = 0 if high is None else min(max(first - high, 0), self.depth)
-        end = self.depth if low is None else max(min(last - 1 - low + 1, self.depth), 0)
+        end = self.depth if low is None else max(min(last - low, self.depth), 0)
         return start, max(end, start)
 
 
 def triangle_of(node: Node) -> Triangle | None:
     """What a product with a triangle is; None where it is another, or of sizes that vary."""
     own = linear_of(node)
-    if own is None or node.type.dtype not in _IN_CALLS:
+    if own is None or node.type.dtype not in IN_CALLS:
         return None
     band = band_of(own.weight)
     if band != EVERYWHERE:
@@ -144,17 +141,17 @@ def _block(found: Triangle, first: int, last: int, exact: bool, arena: Arena) ->
     triangle = _part(triangle, 1 if found.transposed else 0, start, end, arena)
     bias = None if found.bias is None else _part(found.bias, 0, first, last, arena)
     if found.left:
-        made = call_linear(arena, triangle, _swapped(other, arena), None, OF_TRIANGLE)
+        made = call_linear(arena, triangle, swapped(other, arena), None, OF_TRIANGLE)
     else:
-        weight = triangle if found.transposed else _swapped(triangle, arena)
+        weight = triangle if found.transposed else swapped(triangle, arena)
         made = call_linear(arena, other, weight, bias, OF_TRIANGLE)
     for left, right in ((0, start), (end, found.depth)) if exact else ():
         if left < right:
-            made = arena.make(Op.ADD, made, _nothing(found, depth_axis, left, right, arena))
+            made = arena.make(Op.ADD, made, _zero_or_nan(found, depth_axis, left, right, arena))
     return made
 
 
-def _nothing(found: Triangle, axis: int, start: int, end: int, arena: Arena) -> Node:
+def _zero_or_nan(found: Triangle, axis: int, start: int, end: int, arena: Arena) -> Node:
     """0, or NaN where a part of the other operand is not finite."""
     part = _part(found.other, axis, start, end, arena)
     zero = arena.const(0.0, part.type.dtype)
@@ -166,10 +163,6 @@ def _part(node: Node, axis: int, start: int, end: int, arena: Arena) -> Node:
     if (start, end) == (0, node.type.shape[axis]):
         return node
     return arena.make(Op.SLICE, node, attrs=SliceAttrs(axis, start, 1, end - start))
-
-
-def _swapped(node: Node, arena: Arena) -> Node:
-    return arena.make(Op.PERMUTE, node, attrs=PermuteAttrs((1, 0)))
 
 
 def _flops(found: Triangle, count: int) -> Size:
