@@ -18,7 +18,8 @@ class Level:
 
     `max_float64` is how many elements of inputs and outputs are compared with the float64 run
     where its rows do not depend on each other and all others are as near eager's as
-    `torch.testing.assert_close` wants them; None compares all.
+    `torch.testing.assert_close` wants them; None compares all. `training_s` is what training from
+    all seeds may take.
     """
 
     max_elems: Mapping[str, int]
@@ -26,6 +27,7 @@ class Level:
     num_repeats: tuple[int, int]
     num_batches: int
     max_float64: int | None
+    training_s: float
 
 
 DEFAULT = Level(
@@ -34,6 +36,7 @@ DEFAULT = Level(
     num_repeats=(8, 13),
     num_batches=1,
     max_float64=2**24,
+    training_s=60.0,
 )
 THOROUGH = Level(
     max_elems={"cpu": 2**21, "cuda": 2**23},
@@ -41,6 +44,7 @@ THOROUGH = Level(
     num_repeats=(200, 220),
     num_batches=4,
     max_float64=None,
+    training_s=300.0,
 )
 
 
