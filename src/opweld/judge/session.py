@@ -38,7 +38,7 @@ from opweld.judge.process.environment import choose_device, describe
 from opweld.judge.process.processes import strays
 from opweld.judge.process.protocol import Files
 from opweld.judge.training.curves import Asked as TrainingAsked
-from opweld.judge.training.curves import Training
+from opweld.judge.training.curves import Training, few_rows
 from opweld.judge.values import (
     ESTIMATE,
     Check,
@@ -177,8 +177,10 @@ def _train(
     if not settings.step or verifier.device_lost or failed_before:
         return None
     lowering = ACCEPTED.get(settings.precision)
-    training = Training(verifier.pair, verifier.few, verifier.seed, phase, lowering)
-    seconds = min(level_of(settings.thorough).training_s, left_s * TRAINING_SHARE)
+    pair, level = verifier.pair, level_of(settings.thorough)
+    own = few_rows(verifier.few, pair.original, level.training_elems[pair.device.type])
+    training = Training(pair, own, verifier.seed, phase, lowering)
+    seconds = min(level.training_s, left_s * TRAINING_SHARE)
     outcome = training.check(TrainingAsked(settings.training_steps, seconds))
     tally.checks.append(outcome.check)
     return outcome.curves

@@ -270,10 +270,10 @@ def _speedup(other: Samples | None, ours: Samples) -> float | None:
 class LossCurves:
     """Losses of both sides in training, beside those of the `reference`, the original in float64.
 
-    Of each of `num_seeds` other initial weights and inputs there were `num_steps` steps, of
-    `asked_steps`. Losses are the reference's, at the first and the last step; a distance is a root
-    mean square over the steps; each is the median over seeds. `ratio` is ModelNew's distance over
-    the `allowed_distance`: eager's, or that of eager from weights moved by a rounding, if farther.
+    From each of `num_seeds` initial weights there were `num_steps` steps, of `asked_steps`. Losses
+    are the reference's, of all batches, at first and in the end; a distance is a root mean square
+    over the steps; each is the median over seeds. `ratio` is ModelNew's distance over the
+    `allowed_distance`: eager's, or that of eager from weights moved by a rounding, if farther.
     The reference is eager where float64 does not run, or draws other random numbers.
     """
 
@@ -291,10 +291,10 @@ class LossCurves:
         """One clause for a person."""
         steps = f"{self.num_steps} steps"
         if self.num_steps < self.asked_steps:
-            steps = f"{self.num_steps} of {self.asked_steps} steps, for lack of time,"
+            steps += f" (there is no time for {self.asked_steps})"
         own = "" if self.reference == FLOAT64_RUN else " from weights moved by a rounding"
         return (
-            f"{self.num_seeds} seeds, {steps} each: loss {self.first_loss:.3g} to"
+            f"{self.num_seeds} seeds of {steps}: loss {self.first_loss:.3g} to"
             f" {self.last_loss:.3g}, {self.distance:.2g} from {self.reference}'s curve,"
             f" {self.ratio:.3g}x eager's{own}, {self.allowed_distance:.2g}"
         )

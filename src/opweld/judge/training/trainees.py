@@ -8,23 +8,24 @@ these bytes, as in any other check.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from opweld.judge.load import Call
+from opweld.judge.load import Call, brief
 from opweld.judge.numerics.differentiate import (
     FLAGS,
     Backward,
     Graphs,
+    NoGradients,
     differentiate,
     record,
 )
 from opweld.judge.numerics.outputs import mismatch
-from opweld.judge.numerics.precision import FLOAT64
+from opweld.judge.numerics.precision import FLOAT64, NoReference
 from opweld.judge.process.leaf import RemoteLeaf
 from opweld.judge.process.protocol import How
 from opweld.judge.verify.run import Run, outputs_of, state_tensors
@@ -34,6 +35,10 @@ MOMENTUM = 0.9
 INPUT, GRADIENT = "input {number}", "gradient of "
 # By name, float64: parameters, or `input 0` and so on.
 Weights = dict[str, Tensor]
+
+
+class NotTrained(Exception):
+    """There is nothing to be compared; the message says why."""
 
 
 class Unlike(Exception):
@@ -120,7 +125,7 @@ class Local(Trainee):
     def forward(self, call: Call, seed: int) -> list[Tensor]:
         """Raises:
         NoReference: the original does not run in float64.
-        NoGradients: no output has one.
+        NotTrained: it does not run, or no output has a gradient.
         """
         self._put()
         given = self.with_inputs(call)
@@ -131,7 +136,7 @@ class Local(Trainee):
             def forward(call: Call) -> Any:
                 return FLOAT64.run(self._model, call, seed, grad=True)
 
-        with self._under():
+        with self._asked_of_original(), self._under():
             self._graphs = record(self._model, [given], seed, self.start.how, forward)
         if self._buffers:
             self._buffers = {n: t.clone() for n, t in _held(self._model) if n in self._buffers}
@@ -139,9 +144,22 @@ class Local(Trainee):
 
     def backward(self, gradients: list[Tensor | None]) -> Mapping[str, Tensor]:
         assert self._graphs is not None
-        with self._under():
+        with self._asked_of_original(), self._under():
             self.last = differentiate(self._graphs, [[gradients]], self.start.how)
         return by_name(self.last, self.weights)
+
+    @contextlib.contextmanager
+    def _asked_of_original(self) -> Iterator[None]:
+        try:
+            yield
+        except NoReference:
+            raise
+        except NoGradients as error:
+            raise NotTrained("the original has no gradients") from error
+        except Exception as error:
+            if self._exact:
+                raise NoReference(f"it is not trained in float64: {brief(error)}") from error
+            raise NotTrained(f"the original is not trained: {brief(error, 160)}") from error
 
     def _put(self) -> None:
         """The weights, and the buffers as the last step left them, into the model."""
