@@ -267,6 +267,12 @@ def test_as_many_steps_as_there_is_time_for() -> None:
         curves.fitting(Asked(200, 60.0), 5.0)
 
 
+def test_weights_that_take_too_much_memory_are_not_trained() -> None:
+    curves.require_memory(10**6, 2**30)
+    with pytest.raises(NotTrained, match="67 million weights"):
+        curves.require_memory(67 * 10**6, 16 * 2**30)
+
+
 def test_large_inputs_have_fewer_rows(tmp_path: Path) -> None:
     pair = pair_of(tmp_path, POINTWISE, SAME)
     own = OwnInputs(pair, 7)

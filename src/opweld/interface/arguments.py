@@ -127,7 +127,8 @@ NoCheck = Annotated[bool, typer.Option("--no-check", help=option_help("check"))]
 NoCache = Annotated[bool, typer.Option("--no-weight-cache", help=option_help("weight_cache"))]
 Training = Annotated[bool, typer.Option("--training", help=option_help("training"))]
 Step = Annotated[
-    bool, typer.Option("--training", help="Train both sides, compare their losses, and time a step.")
+    bool,
+    typer.Option("--training", help="Train both sides, compare their losses, and time a step."),
 ]
 Algebraic = Annotated[str | None, choice(ALGEBRAS, "--algebra", option_help("algebra"))]
 Json = Annotated[

@@ -20,6 +20,7 @@ from opweld.judge.inputs.kinds import Own, resized
 from opweld.judge.load import NEW, ORIGINAL, Call, Pair, build_original, leading_size
 from opweld.judge.numerics.effective import Lowered, Lowering, allowed_in
 from opweld.judge.numerics.precision import FLOAT64, NoReference
+from opweld.judge.process.memory import available_bytes
 from opweld.judge.process.protocol import Raised
 from opweld.judge.training.distances import NUM_BATCHES, STILL, Distances, Outcome, concluded
 from opweld.judge.training.lesson import Lesson
@@ -44,6 +45,8 @@ from opweld.judge.verify.weights import copy_state, load_state, state_restored
 
 NUM_SEEDS = 5
 _LEAST_ROWS, _LEAST_STEPS, _TIMED_STEPS = 5, 4, 3
+# Weight and momentum of five sides in float64, the model in it, gradients, states on their way.
+_BYTES_OF_A_WEIGHT = 160
 # What the choice of a rate may take of the time.
 _SHARE_OF_RATES = 0.2
 # The sides beside FLOAT64_RUN, ModelNew and STILL.
@@ -124,6 +127,7 @@ class Training:
         weights, of_inputs = trained_of(pair.original, self._own(number * NUM_BATCHES))
         if not weights:
             raise NotTrained("neither parameters nor floating-point inputs to be trained")
+        require_memory(sum(w.numel() for w in weights.values()), available_bytes(pair.device))
         return Start(state, weights, of_inputs)
 
     def _lesson(self, number: int, start: Start, models: Mapping[str, nn.Module]) -> Lesson:
@@ -223,6 +227,16 @@ def _runs(model: nn.Module, call: Call) -> bool:
         model(*call.args, **call.kwargs)
         return True
     return False
+
+
+def require_memory(num_weights: int, free_bytes: int) -> None:
+    """Raises:
+    NotTrained: the weights of all sides would take more than half of what is free.
+    """
+    if num_weights * _BYTES_OF_A_WEIGHT > free_bytes // 2:
+        raise NotTrained(
+            f"{num_weights / 1e6:.0f} million weights, five times, take too much memory"
+        )
 
 
 def fitting(asked: Asked, step_s: float) -> int:
