@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tests.behaviour.emitted import Pair, kernels_in, load_file
+from tests.behaviour.emitted import CountCalls, Pair, load_file
 from torch import Tensor, nn
 
 from opweld.driver import compile_file
@@ -40,8 +40,6 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-NAMES = ("up.weight", "up.bias", "down.weight", "norm.weight", "norm.bias", "scale")
-Step = Callable[[Any, int], Any]
 
 
 def trained_pair(folder: Path) -> Pair:
@@ -106,11 +104,16 @@ def gradients(model: nn.Module) -> list[Tensor | None]:
     return [each.grad for each in model.parameters()]
 
 
-def require_same(pair: Pair, use: Callable[[Any], Sequence[Tensor | None]]) -> None:
+def require_same(
+    pair: Pair, use: Callable[[Any], Sequence[Tensor | None]], by_kernels: bool = True
+) -> None:
     """What a use of a model leaves, such as its gradients, is as near float64 as eager's; and it
-    runs kernels.
+    runs kernels, in its backwards where these are to be `by_kernels`.
     """
     new, original, exact = sides(pair)
-    ours: list[Sequence[Tensor | None]] = []
-    assert kernels_in(lambda: ours.append(use(new))) > 0
-    require_near(ours[0], use(original), use(exact))
+    with CountCalls() as count:
+        ours = use(new)
+    names = [str(function) for function, _ in count.ours]
+    assert [name for name in names if "_of_k" not in name]
+    assert bool([name for name in names if "_of_k" in name]) is by_kernels
+    require_near(ours, use(original), use(exact))

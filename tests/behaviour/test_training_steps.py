@@ -391,9 +391,13 @@ USES: dict[str, Callable[[Any], Found]] = {
 }
 
 
+# torch.func differentiates what is written in PyTorch, which a fused forward has beside it.
+BY_TEXT = {"func.grad", "func.vjp", "vmap of grad", "jacrev", "stacked weights"}
+
+
 @pytest.mark.parametrize("name", USES)
 def test_a_use_of_gradients(pair: Pair, name: str) -> None:
-    require_same(pair, USES[name])
+    require_same(pair, USES[name], name not in BY_TEXT)
 
 
 def test_hooks_on_submodules_are_called(pair: Pair) -> None:

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 import torch
 from tests.judge.pairs import LINEAR, POINTWISE, SAME, judge_pair, named, write_pair
+from tests.judge.training import pair_of_files, train
 
 from opweld.judge import check as judge_in_processes
 from opweld.judge.inputs.kinds import OwnInputs
-from opweld.judge.load import NEW, Pair, build_original, import_model_file
+from opweld.judge.load import NEW, Pair
 from opweld.judge.numerics.effective import ACCEPTED
-from opweld.judge.process.protocol import Files
-from opweld.judge.process.side import Side
 from opweld.judge.training import curves
 from opweld.judge.training.curves import EAGER, MOVED, NUM_SEEDS, Asked, Outcome, Training, few_rows
 from opweld.judge.training.distances import STILL, Distances, concluded
@@ -26,7 +25,6 @@ from opweld.judge.training.trainees import NotTrained
 from opweld.judge.values import FLOAT64_RUN, LOSS_CURVES, Settings
 from opweld.judge.verify.weights import copy_state
 
-CPU = torch.device("cpu")
 STEPS = 12
 
 
@@ -39,24 +37,11 @@ def one_thread() -> Any:
 
 
 def pair_of(folder: Path, model: str, new: str) -> Pair:
-    paths = write_pair(folder, model, new)
-    return pair_of_files(*paths)
-
-
-def pair_of_files(model: Path, new: Path) -> Pair:
-    module = import_model_file(model)
-    side = Side()
-    side.load(Files(str(model), str(new), "cpu", 7))
-    return Pair(build_original(module, model, 7, CPU), side, module, model, new, CPU, None)
-
-
-def train(pair: Pair, steps: int = STEPS, seconds: float = 60.0, lowering: Any = None) -> Outcome:
-    own = OwnInputs(pair, 7)
-    return Training(pair, own, 7, lambda *_: None, lowering).check(Asked(steps, seconds))
+    return pair_of_files(*write_pair(folder, model, new))
 
 
 def outcome(folder: Path, model: str, new: str, **asked: Any) -> Outcome:
-    return train(pair_of(folder, model, new), **asked)
+    return train(pair_of(folder, model, new), **{"steps": STEPS, **asked})
 
 
 def hooked(change: str) -> str:
