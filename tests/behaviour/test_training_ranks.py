@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from tests.behaviour.stepping import trained_pair
+from tests.behaviour.emitted import Pair
 from tests.behaviour.test_distributed import free_port
 
 RANK = """
@@ -97,13 +96,11 @@ dist.destroy_process_group()
 
 
 @pytest.fixture(scope="module")
-def said(build_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[int]]:
+def said(trained: Pair, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[int]]:
     """What two ranks tell: calls of kernels in forwards and in backwards, by the way to train."""
     folder = tmp_path_factory.mktemp("ranks")
-    pair = trained_pair(folder)
-    pair.models()  # which builds its kernels
-    (folder / "original.py").write_text(pair.source, "utf-8")
-    (folder / "emitted.py").write_text(pair.text, "utf-8")
+    (folder / "original.py").write_text(trained.source, "utf-8")
+    (folder / "emitted.py").write_text(trained.text, "utf-8")
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     environ = {**os.environ, **address, "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
     ranks = [
@@ -131,6 +128,7 @@ def said(build_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     return {name: [int(each) for each in counts] for name, *counts in rows}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["ddp", "no_sync", "static", "fsdp", "fsdp by parts"])
 def test_two_ranks_train_as_eager_does(said: dict[str, list[int]], way: str) -> None:
     forward, backward = said[way]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from tests.behaviour.emitted import Pair, kernels_in
 from tests.behaviour.stepping import (
     backward,
@@ -19,9 +20,10 @@ from tests.behaviour.stepping import (
     require_same,
     rms,
     sides,
-    trained_pair,
 )
 from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.func import functional_call, grad, jacrev, vjp, vmap
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_, parametrizations
 from torch.optim.swa_utils import AveragedModel
@@ -31,13 +33,8 @@ Found = Sequence[Tensor | None]
 STEPS = 50
 
 
-@pytest.fixture(scope="module")
-def pair(build_folder: Any, tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    return trained_pair(tmp_path_factory.mktemp("stepping"))
-
-
-def test_forward_and_backward_are_kernels(pair: Pair) -> None:
-    new, *_ = sides(pair)
+def test_forward_and_backward_are_kernels(trained: Pair) -> None:
+    new, *_ = sides(trained)
     loss: list[Tensor] = []
     assert kernels_in(lambda: loss.append(loss_of(new(batch(new, 0))))) > 0
     assert kernels_in(loss[0].backward) > 0
@@ -83,10 +80,10 @@ class Two(torch.optim.SGD):
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_fifty_steps_of_an_optimizer(pair: Pair, name: str) -> None:
+def test_fifty_steps_of_an_optimizer(trained: Pair, name: str) -> None:
     """Every parameter is as near that of float64 as eager's, and so is every loss on the way."""
-    trained, losses = [], []
-    for model in sides(pair):
+    found, losses = [], []
+    for model in sides(trained):
         optimizer, before = OPTIMIZERS[name](model.parameters()), copy.deepcopy(parameters(model))
 
         def closure(model: nn.Module = model, optimizer: Any = optimizer) -> Tensor:
@@ -96,10 +93,10 @@ def test_fifty_steps_of_an_optimizer(pair: Pair, name: str) -> None:
         losses.append([])
         for _ in range(STEPS):
             losses[-1].append(optimizer.step(closure))
-        trained.append(parameters(model))
+        found.append(parameters(model))
         moved = zip(before, parameters(model), strict=True)
         assert all(rms(one - other) > 1e-3 * rms(one) for one, other in moved if rms(one))
-    require_near(*trained)
+    require_near(*found)
     require_near(*([torch.stack(each)] for each in losses))
     assert losses[2][-1] < losses[2][0]
 
@@ -396,19 +393,19 @@ BY_TEXT = {"func.grad", "func.vjp", "vmap of grad", "jacrev", "stacked weights"}
 
 
 @pytest.mark.parametrize("name", USES)
-def test_a_use_of_gradients(pair: Pair, name: str) -> None:
-    require_same(pair, USES[name], name not in BY_TEXT)
+def test_a_use_of_gradients(trained: Pair, name: str) -> None:
+    require_same(trained, USES[name], name not in BY_TEXT)
 
 
-def test_hooks_on_submodules_are_called(pair: Pair) -> None:
+def test_hooks_on_submodules_are_called(trained: Pair) -> None:
     """By the original's forward, which then runs: with no kernel of ours."""
-    new, original, exact = sides(pair)
+    new, original, exact = sides(trained)
     require_near(hooked_within(new), hooked_within(original), hooked_within(exact))
 
 
-def test_a_parametrisation(pair: Pair) -> None:
+def test_a_parametrisation(trained: Pair) -> None:
     found = []
-    for model in sides(pair):
+    for model in sides(trained):
         parametrizations.weight_norm(model.up)
         parametrizations.spectral_norm(model.down)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
@@ -420,13 +417,35 @@ def test_a_parametrisation(pair: Pair) -> None:
     require_near(*found)
 
 
+@pytest.fixture
+def one_rank() -> Iterator[None]:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def sharded(model: nn.Module) -> Found:
+    """Weights that are gathered for a forward, and again for its backward."""
+    fully_shard(model, mesh=init_device_mesh("cpu", (1,)))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    for number in range(4):
+        optimizer.zero_grad()
+        backward(model, number)
+        optimizer.step()
+    return [p.full_tensor().detach() for p in model.parameters()]
+
+
+def test_sharded_weights(trained: Pair, one_rank: None) -> None:
+    require_same(trained, sharded)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bfloat16", "float16"])
-def test_autocast_with_a_scaler(pair: Pair, dtype: torch.dtype) -> None:
+def test_autocast_with_a_scaler(trained: Pair, dtype: torch.dtype) -> None:
     """Steps under autocast, whose losses are scaled so that float16 holds them; one that overflows
     is left out. Errors are those of 16 bits: eager's, from float32 without autocast.
     """
-    trained, scales = [], []
-    for model in sides(pair):
+    found, scales = [], []
+    for model in sides(trained):
         exact = next(model.parameters()).dtype == torch.float64
         scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=3)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
@@ -445,10 +464,10 @@ def test_autocast_with_a_scaler(pair: Pair, dtype: torch.dtype) -> None:
             clip_grad_norm_(model.parameters(), 1.0)
             scaler.step(optimizer)
             scaler.update()
-        trained.append(parameters(model))
+        found.append(parameters(model))
         scales.append(scaler.get_scale())
         assert all(ran) is (type(model).__name__ == "ModelNew")
     assert scales[0] == scales[1] == scales[2] == 2.0**11
-    for mine, theirs, true in zip(*trained, strict=True):
+    for mine, theirs, true in zip(*found, strict=True):
         error, usual = rms(mine - true), rms(theirs - true)
         assert error <= 2 * usual + 1e-4 * rms(true)
