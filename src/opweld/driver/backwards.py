@@ -9,6 +9,7 @@ from opweld.differentiate import differentiate
 from opweld.emission.spans import spans_of
 from opweld.ir.contract import Variant
 from opweld.ir.expr import evaluate
+from opweld.ir.graph import reached
 from opweld.ir.kernels.reduction import Lowered
 from opweld.ir.kernels.shared import fused_groups_of, sharing
 from opweld.ir.original import BackwardPart, Part, Vjp
@@ -43,7 +44,8 @@ def backwards_of(
             if operator.name in known or group.tail is not None:
                 continue
             known.add(operator.name)
-            vjp = trace.run("plan", differentiate, graph, group, operator)
+            sizes = _examples(part, group)
+            vjp = trace.run("plan", differentiate, graph, group, operator, sizes)
             if vjp is not None:
                 made += _backward(trace, part, group, vjp, down)
     own = tuple(each.part for each in made)
@@ -62,7 +64,13 @@ def _backward(trace: Trace, part: Part, group: Group, vjp: Vjp, down: Down) -> l
     if not saved:
         return [BackwardPart(group.name, vjp, planned)]
     outputs = (*group.outputs, *saved)
-    saving = replace(group, name=f"{group.name}_saving", outputs=outputs, reuse=None)
+    saving = replace(
+        group,
+        name=f"{group.name}_saving",
+        nodes=(*group.nodes, *reached(saved, {n.serial for n in (*group.inputs, *group.nodes)})),
+        outputs=outputs,
+        reuse=None,
+    )
     plan = replace(part.plan, groups=(saving,))
     kernels = trace.run("lower", lower, plan)
     whole = replace(part, plan=plan, kernels=kernels)
