@@ -51,11 +51,10 @@ def get_init_inputs():
 """
 
 
-def emitted_on(target: str, folder: Any) -> Pair:
+def emitted_on(target: str, folder: Any, memory_budget: float = 1.0) -> Pair:
     if target == "cuda":
-        return pair_of_texts(
-            "training", SOURCE, text_of("training", SOURCE, training=True), 0, folder
-        )
+        text = text_of("training", SOURCE, training=True, memory_budget=memory_budget)
+        return pair_of_texts("training", SOURCE, text, 0, folder)
     path = folder / "training.py"
     path.write_text(SOURCE, "utf-8")
     text = compile_file(path, Options(target="cpu", check=False, training=True)).text
@@ -210,6 +209,17 @@ def test_what_is_kept_is_little(pair: Pair) -> None:
     assert any(name.startswith("rsqrt") for name in kept)
     assert all("gt_out" in line and "linear_out" not in line for line in products)
     assert bool(products) is ("__global__" in pair.text)
+
+
+def test_without_memory_products_are_computed_again(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    pair = emitted_on("cuda", tmp_path_factory.mktemp("again"), memory_budget=0.0)
+    assert "_saving" not in pair.text
+    lines = [line for line in pair.text.split("\n") if "_backward(_kernels" in line]
+    assert lines and not any("linear_out" in line or "rsqrt_out" in line for line in lines)
+    assert "_linear_gt_" in pair.text
+    require_near(pair, pair.inputs(6))
 
 
 def test_gradients_in_other_layouts(pair: Pair) -> None:
