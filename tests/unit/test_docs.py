@@ -72,7 +72,7 @@ def commands(page: Path) -> list[list[str]]:
     """Every command of the page, from its shell blocks and from between backticks."""
     # The two marked commands have tests of their own.
     text = re.sub(r"<!-- command:.*?```sh\n.*?```", "", prose(page), flags=re.DOTALL)
-    blocks = re.findall(r"^```sh\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    blocks = re.findall(r"^```sh[^\n]*\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
     lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
     lines += [found for found in quoted(text) if found.startswith(("opweld ", "python3 ", "make "))]
     parts = [part for line in lines for part in re.split(r"&&|\|\|?(?= )|;(?= )", line)]
@@ -335,7 +335,7 @@ def test_every_table_of_the_page_of_benchmarks_is_that_of_its_account() -> None:
 def test_every_block_of_the_readme_has_a_test() -> None:
     """Those that are written by hand; one of another kind needs a test of its own."""
     by_hand = re.sub(r"<!-- generated:.*?<!-- end -->", "", README, flags=re.DOTALL)
-    for language, block in re.findall(r"^```(\w*)\n(.*?)^```", by_hand, re.DOTALL | re.MULTILINE):
+    for language, block in re.findall(r"^```(\w*)[^\n]*\n(.*?)^```", by_hand, re.DOTALL | re.MULTILINE):
         starts = {"sh": ("make ", "python3 ", "opweld "), "python": ("inner = ", "result = ")}
         assert block.startswith(starts.get(language, ())), block
 
@@ -360,7 +360,7 @@ def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_the_lines_of_the_model_in_the_readme_are_those_of_the_example() -> None:
-    (block,) = re.findall(r"^```python\n(inner = .*?)^```", README, re.DOTALL | re.MULTILINE)
+    (block,) = re.findall(r"^```python[^\n]*\n(inner = .*?)^```", README, re.DOTALL | re.MULTILINE)
     example = (ROOT / "examples" / "gelu.py").read_text("utf-8")
     assert all(line.strip() in example for line in block.splitlines())
 

@@ -1,0 +1,141 @@
+"""Runs the blocks of one page one after the other, in a folder with the examples.
+
+The command line is the one of the user, in this process: models are compiled here instead of in a
+child, and the judge's checks are made in full, but nothing is timed. What several pages do alike
+is done once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import glob
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.docs.blocks import ROOT, Block
+from typer.testing import CliRunner
+
+import opweld
+from opweld.compiled import Compiled
+from opweld.driver import compile_file
+from opweld.interface import cli
+from opweld.judge import check
+from opweld.judge.values import Judgement, Settings
+from opweld.options import Options
+
+_compiled: dict[tuple[str, Options], Compiled] = {}
+_judged: dict[tuple[str, str, Settings], Judgement] = {}
+
+
+def compiled_here(path: Path, options: Options, on_stage: object = None) -> Compiled:
+    key = f"{path.name}\n{path.read_text('utf-8')}", options
+    if key not in _compiled:
+        _compiled[key] = compile_file(path, options)
+    return _compiled[key]
+
+
+def judged_here(
+    model: Path, new: Path, settings: Settings, on_event: object = None, server: object = None
+) -> Judgement:
+    """By all checks; without times, which are no matter of tests."""
+    settings = replace(settings, measure=False)
+    key = model.read_text("utf-8"), _text_of(new), settings
+    if key not in _judged:
+        _judged[key] = check(model, new, settings)
+    return _judged[key]
+
+
+def _text_of(new: Path) -> str:
+    files = sorted(new.glob("*.py")) if new.is_dir() else [new]
+    return "\n".join(file.read_text("utf-8") for file in files)
+
+
+class Session:
+    """`given` are the names that a page takes as known."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, given: dict[str, Any]) -> None:
+        self.folder, self.patch, self.names = folder, patch, dict(given)
+        self.printed = ""
+        (folder / "examples").mkdir()
+        for file in (ROOT / "examples").glob("*.py"):
+            text = re.sub(r"^ROWS, COLUMNS = \d+, ", "ROWS, COLUMNS = 16, ", file.read_text(), 0, re.M)
+            (folder / "examples" / file.name).write_text(text)
+        patch.chdir(folder)
+        patch.syspath_prepend(str(folder))
+        patch.setattr(cli, "compile_in_child", compiled_here)
+        patch.setattr(cli, "judge_pair", judged_here)
+        patch.setattr(cli, "started", lambda settings: contextlib.nullcontext())
+        patch.setattr(opweld, "optimize", functools.partial(opweld.optimize, check=False))
+
+    def run(self, block: Block) -> None:
+        """Raises AssertionError, or what the block raises."""
+        does: dict[str, Callable[[Block], None]] = {
+            "python": self._python,
+            "sh": self._shell,
+            "text": self._compare,
+        }
+        if re.fullmatch(r"[\w-]+\.\w+", block.title):
+            (self.folder / block.title).write_text(block.body)
+        elif block.title:
+            lines = [line.strip() for line in block.body.splitlines()]
+            text = (ROOT / block.title).read_text("utf-8")
+            assert all(line in text for line in lines), f"{block}: not of {block.title}"
+        else:
+            does[block.language](block)
+
+    def _python(self, block: Block) -> None:
+        exec(compile("\n" * block.line + block.body, block.page, "exec"), self.names)
+
+    def _shell(self, block: Block) -> None:
+        self.printed = ""
+        for line in block.body.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            if not words:
+                continue
+            words = [found for word in words for found in sorted(glob.glob(word)) or [word]]
+            {"opweld": self._opweld, "pip": self._pip}[words[0]](words[1:], block)
+
+    def _opweld(self, words: list[str], block: Block) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", ["opweld", *words])
+            done = CliRunner().invoke(cli.app, words)
+        self.printed += done.output
+        self.status = done.exit_code
+        # 1 is a verdict, and the page has to show it.
+        assert done.exit_code in (0, 1), f"{block}: opweld {' '.join(words)}: {done.output}"
+        assert done.exit_code == 0 or "NOT EQUIVALENT" in done.output, done.output
+
+    def _pip(self, words: list[str], block: Block) -> None:
+        assert words[0] == "install", block
+        command = [sys.executable, "-m", "pip", "-q", "install", "--no-index", "--no-deps"]
+        place = ["--no-compile", "--target", "site-packages"]
+        subprocess.run([*command, *place, *words[1:]], check=True, timeout=120)
+        self.patch.syspath_prepend(str(self.folder / "site-packages"))
+
+    def _compare(self, block: Block) -> None:
+        assert block.follows == "sh", f"{block}: nothing was run that would print this"
+        assert ("NOT EQUIVALENT" in block.body) == ("NOT EQUIVALENT" in self.printed), str(block)
+        compare(block, self.printed)
+
+
+def compare(block: Block, printed: str) -> None:
+    """Each line in its order, the parts between `...` likewise."""
+    place = 0
+    for line in block.body.splitlines():
+        for part in filter(None, line.split("...")):
+            found = printed.find(part, place)
+            assert found >= 0, f"{block}: {part!r} is not in\n{printed[place:] or printed}"
+            place = found + len(part)
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
