@@ -10,11 +10,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import glob
-import os
+import linecache
 import re
 import shlex
 import subprocess
 import sys
+import types
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -44,14 +45,32 @@ def compiled_here(path: Path, options: Options, on_stage: object = None) -> Comp
 
 
 def judged_here(
-    model: Path, new: Path, settings: Settings, on_event: object = None, server: object = None
+    model: Path | str,
+    new: Path | str,
+    settings: Settings,
+    on_event: object = None,
+    server: object = None,
 ) -> Judgement:
-    """By all checks; without times, which are no matter of tests."""
-    settings = replace(settings, measure=False)
+    """By the checks; without times, which are no matter of tests."""
+    model, new, settings = Path(model), Path(new), replace(settings, measure=False)
     key = model.read_text("utf-8"), _text_of(new), settings
     if key not in _judged:
         _judged[key] = check(model, new, settings)
     return _judged[key]
+
+
+def judged_instead(model: Path, *_: object, **__: object) -> Judgement:
+    """What the judge says of two small files, for pages that are about something else: checks of
+    their own files take a minute.
+    """
+    text = (
+        "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n"
+        "        return x.relu()\n\n\ndef get_inputs():\n    return [torch.randn(4, 8)]\n"
+        "\n\ndef get_init_inputs():\n    return []\n\n\nModelNew = Model\n"
+    )
+    small = model.resolve().parents[1] / "small.py"
+    small.write_text(text)
+    return judged_here(small, small, Settings(seed=0))
 
 
 def _text_of(new: Path) -> str:
@@ -60,19 +79,27 @@ def _text_of(new: Path) -> str:
 
 
 class Session:
-    """`given` are the names that a page takes as known."""
+    """`given` are the names that a page takes as known; `judges` says that it is about verdicts."""
 
-    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, given: dict[str, Any]) -> None:
-        self.folder, self.patch, self.names = folder, patch, dict(given)
-        self.printed = ""
+    def __init__(
+        self, folder: Path, patch: pytest.MonkeyPatch, given: dict[str, Any], judges: bool = False
+    ) -> None:
+        self.folder, self.patch, self.printed, self.text = folder, patch, "", ""
+        # A module with a file, for whoever looks for the source of a class.
+        module = types.ModuleType("page")
+        module.__file__ = str(folder / "page.py")
+        vars(module).update(given)
+        self.names = vars(module)
+        patch.setitem(sys.modules, "page", module)
         (folder / "examples").mkdir()
         for file in (ROOT / "examples").glob("*.py"):
-            text = re.sub(r"^ROWS, COLUMNS = \d+, ", "ROWS, COLUMNS = 16, ", file.read_text(), 0, re.M)
+            text = re.sub(r"\nROWS, COLUMNS = \d+, ", "\nROWS, COLUMNS = 16, ", file.read_text())
             (folder / "examples" / file.name).write_text(text)
         patch.chdir(folder)
         patch.syspath_prepend(str(folder))
         patch.setattr(cli, "compile_in_child", compiled_here)
-        patch.setattr(cli, "judge_pair", judged_here)
+        patch.setattr(cli, "judge_pair", judged_here if judges else judged_instead)
+        patch.setattr(opweld, "check", judged_here)
         patch.setattr(cli, "started", lambda settings: contextlib.nullcontext())
         patch.setattr(opweld, "optimize", functools.partial(opweld.optimize, check=False))
 
@@ -85,6 +112,8 @@ class Session:
         }
         if re.fullmatch(r"[\w-]+\.\w+", block.title):
             (self.folder / block.title).write_text(block.body)
+        elif block.language == "text" and block.follows != "sh":
+            return  # a drawing, or a message; test_blocks.py counts them
         elif block.title:
             lines = [line.strip() for line in block.body.splitlines()]
             text = (ROOT / block.title).read_text("utf-8")
@@ -93,7 +122,11 @@ class Session:
             does[block.language](block)
 
     def _python(self, block: Block) -> None:
-        exec(compile("\n" * block.line + block.body, block.page, "exec"), self.names)
+        code = compile("\n" * self.text.count("\n") + block.body, self.names["__file__"], "exec")
+        self.text += block.body
+        Path(self.names["__file__"]).write_text(self.text)
+        linecache.checkcache()
+        exec(code, self.names)
 
     def _shell(self, block: Block) -> None:
         self.printed = ""
@@ -109,7 +142,6 @@ class Session:
             patch.setattr(sys, "argv", ["opweld", *words])
             done = CliRunner().invoke(cli.app, words)
         self.printed += done.output
-        self.status = done.exit_code
         # 1 is a verdict, and the page has to show it.
         assert done.exit_code in (0, 1), f"{block}: opweld {' '.join(words)}: {done.output}"
         assert done.exit_code == 0 or "NOT EQUIVALENT" in done.output, done.output
@@ -122,7 +154,6 @@ class Session:
         self.patch.syspath_prepend(str(self.folder / "site-packages"))
 
     def _compare(self, block: Block) -> None:
-        assert block.follows == "sh", f"{block}: nothing was run that would print this"
         assert ("NOT EQUIVALENT" in block.body) == ("NOT EQUIVALENT" in self.printed), str(block)
         compare(block, self.printed)
 
@@ -135,7 +166,3 @@ def compare(block: Block, printed: str) -> None:
             found = printed.find(part, place)
             assert found >= 0, f"{block}: {part!r} is not in\n{printed[place:] or printed}"
             place = found + len(part)
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}

@@ -1,5 +1,5 @@
-"""The diffs of the pages about extending are applied to a copy of the sources, where what these pages
-tell to run is run.
+"""The diffs of the pages about extending are applied to a copy of the sources, and what these pages
+say is run there.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import re
@@ -10,7 +9,6 @@ import runpy
 import shlex
 import subprocess
 import tomllib
-import types
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -20,7 +18,6 @@ import pytest
 import torch
 import typer
 
-import opweld
 from opweld.compiled import PlanRow
 from opweld.emission.package import ORIGINAL, SUPPORT
 from opweld.interface.cli import app
@@ -332,37 +329,11 @@ def test_every_table_of_the_page_of_benchmarks_is_that_of_its_account() -> None:
             assert text == made, f"python3 benchmarks/table.py {account} --into {page}"
 
 
-def test_every_block_of_the_readme_has_a_test() -> None:
-    """Those that are written by hand; one of another kind needs a test of its own."""
-    by_hand = re.sub(r"<!-- generated:.*?<!-- end -->", "", README, flags=re.DOTALL)
-    for language, block in re.findall(r"^```(\w*)[^\n]*\n(.*?)^```", by_hand, re.DOTALL | re.MULTILINE):
-        starts = {"sh": ("make ", "python3 ", "opweld "), "python": ("inner = ", "result = ")}
-        assert block.startswith(starts.get(language, ())), block
-
-
 @pytest.mark.parametrize("cls", [Verdict, Timing, KernelTiming, Check, PlanRow])
 def test_every_field_of_the_account_is_documented(cls: type) -> None:
     text = (ROOT / "docs" / "json.md").read_text("utf-8")
     for item in fields(cls):
         assert f"`{item.name}`" in text, item.name
-
-
-def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a small module, and without the judge, which has tests of its own."""
-    (block,) = re.findall(r"^```python\n(result = .*?)^```", README, re.DOTALL | re.MULTILINE)
-    monkeypatch.chdir(tmp_path)
-    unjudged = functools.partial(opweld.optimize, check=False)
-    tools = types.SimpleNamespace(optimize=unjudged)
-    inputs = (torch.randn(2, 3),)
-    names = {"opweld": tools, "module": torch.nn.Tanh(), "example_inputs": inputs, "inputs": inputs}
-    exec(block, names)
-    assert (tmp_path / "x.py").exists()
-
-
-def test_the_lines_of_the_model_in_the_readme_are_those_of_the_example() -> None:
-    (block,) = re.findall(r"^```python[^\n]*\n(inner = .*?)^```", README, re.DOTALL | re.MULTILINE)
-    example = (ROOT / "examples" / "gelu.py").read_text("utf-8")
-    assert all(line.strip() in example for line in block.splitlines())
 
 
 @pytest.mark.parametrize("width", [80, 120])
