@@ -85,29 +85,29 @@ CELL = """
             outs.append(h)
         return torch.stack(outs, 1)
 """
-# The forward behind each excerpt's title, and the shape of its input.
+# The forward behind each excerpt's title, the shape of its input, and what it was made for.
 OF = {
-    "small calls": (BLOCKS, "16, 64"),
-    "Linear, BatchNorm1d, GELU": (NORM, "16, 32"),
-    "a running mean": (RUNNING, "16, 32"),
-    "what is written for it": (RUNNING, "16, 32"),
-    "experts": (EXPERTS, "16, 32"),
-    "blocks": (BLOCKS, "16, 64"),
-    "their loop": (BLOCKS, "16, 64"),
-    "a recurrent cell": (CELL, "4, 24, 64"),
+    "small calls": (BLOCKS, "16, 64", "sm_90a"),
+    "Linear, BatchNorm1d, GELU": (NORM, "16, 32", "cpu"),
+    "a running mean": (RUNNING, "16, 32", "cpu"),
+    "what is written for it": (RUNNING, "16, 32", "cpu"),
+    "experts": (EXPERTS, "16, 32", "cpu"),
+    "blocks": (BLOCKS, "16, 64", "sm_90a"),
+    "their loop": (BLOCKS, "16, 64", "sm_90a"),
+    "a recurrent cell": (CELL, "4, 24, 64", "cpu"),
 }
 EXCERPTS = [b for page in PAGES for b in blocks_of(page) if b.title.startswith("excerpt: ")]
 
 
 def emitted(block: Block, folder: Path) -> str:
-    forward, shape = OF[block.title.removeprefix("excerpt: ")]
+    forward, shape, target = OF[block.title.removeprefix("excerpt: ")]
     path = folder / "model.py"
     path.write_text(
         f"import torch\nfrom torch import nn\n\n\nclass Model(nn.Module):{forward}\n\n"
         f"def get_inputs():\n    return [torch.randn({shape})]\n\n\n"
         "def get_init_inputs():\n    return []\n"
     )
-    return compile_file(path, Options(target="cpu", check=False)).text
+    return compile_file(path, Options(target=target, check=False)).text
 
 
 def missing(block: Block, text: str) -> list[str]:
