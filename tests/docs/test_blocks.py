@@ -100,7 +100,7 @@ def runs_in_cpp(session: Session) -> None:
     program = str(session.folder / "run")
     includes = [torch_folder / "include", torch_folder / "include/torch/csrc/api/include"]
     flags = ["-O0", "-std=c++20", *(f"-I{folder}" for folder in includes)]
-    libraries = [f"-L{torch_folder}/lib", f"-Wl,-rpath,{torch_folder}/lib"]
+    libraries = [f"-L{torch_folder}/lib", f"-Wl,-rpath,{torch_folder}/lib,--no-as-needed"]
     libraries += ["-ltorch", "-ltorch_cpu", "-lc10", "-ldl"]
     subprocess.run(["g++", *flags, "run.cpp", *libraries, "-o", program], check=True, timeout=300)
     (library,) = session.folder.glob("site-packages/gelu_new/*.so")
