@@ -4,7 +4,7 @@ A fence's first word is its language, and a title may follow, which the site sho
 
 - `title="NAME.py"` (or another file name): the block is that file, and what follows finds it;
 - `title="FILE"` with a path of the repository: lines of that file;
-- `title="not run: WHY"`, `title="not compared: WHY"`, `title="excerpt: WHAT"`: said to the reader.
+- `title="not run in tests: WHY"`, `title="not compared in tests: WHY"`, `title="excerpt: WHAT"`: said to the reader.
 
 A block without a title is run: Python in the page's namespace, `sh` by the command line, and `text`
 below an `sh` block is what it prints, with `...` for what differs from run to run. `diff` blocks
@@ -40,7 +40,7 @@ class Block:
     @property
     def is_marked(self) -> bool:
         """Whether the reader is told that it is not run as it stands."""
-        return self.title.startswith(("not run: ", "not compared: ", "excerpt: "))
+        return self.title.startswith(("not run in tests: ", "not compared in tests: ", "excerpt: "))
 
     def __str__(self) -> str:
         return f"{self.page}:{self.line}"

@@ -44,14 +44,18 @@ JUDGES = ("judging-others.md", "precision.md")
 # All blocks that are not run or compared, by what their titles say; excerpts are looked for in
 # test_excerpts.py.
 MARKED = {
-    "README.md": ["not run: installs"],
-    "CONTRIBUTING.md": ["not run: installs"],
-    "3-adding-an-op.md": ["not run: minutes", "not compared: minutes", "not run: minutes"],
-    "4-adding-a-schedule.md": ["not run: needs a GPU", "not run: needs a GPU"],
-    "6-measuring.md": ["not run: minutes", "not run: needs a GPU"],
-    "deploying.md": ["not run: needs nvcc"],
-    "stability.md": ["not run: Windows", "not run: installs"],
-    "suite.md": ["not run: minutes"],
+    "README.md": ["not run in tests: installs"],
+    "CONTRIBUTING.md": ["not run in tests: installs"],
+    "3-adding-an-op.md": [
+        "not run in tests: minutes",
+        "not compared in tests: minutes",
+        "not run in tests: minutes",
+    ],
+    "4-adding-a-schedule.md": ["not run in tests: needs a GPU", "not run in tests: needs a GPU"],
+    "6-measuring.md": ["not run in tests: minutes", "not run in tests: needs a GPU"],
+    "deploying.md": ["not run in tests: needs nvcc"],
+    "stability.md": ["not run in tests: Windows", "not run in tests: installs"],
+    "suite.md": ["not run in tests: minutes"],
 }
 # Texts that are no code and below no command: drawings, grammars, messages.
 SHOWN = {
