@@ -69,6 +69,25 @@ def far_rows(rows: int, length: int) -> np.ndarray:
     return (rng.standard_normal((rows, length)) + 1e6).astype(np.float32)
 
 
+def infinite_rows(length: int) -> np.ndarray:
+    """Rows with an infinity at either end, with both, and with NaN."""
+    rows = np.linspace(-1, 1, 4 * length, dtype=np.float32).reshape(4, length).copy()
+    rows[0, 0], rows[1, -1], rows[2, [0, -1]], rows[3, 0] = (
+        np.inf,
+        -np.inf,
+        (np.inf, -np.inf),
+        np.nan,
+    )
+    return rows
+
+
+def require_infinite(results: Iterator[np.ndarray]) -> None:
+    """Of these: the means are what eager PyTorch says."""
+    *_, means, _ = results
+    for mean, wanted in zip(means, (np.inf, -np.inf, np.nan, np.nan), strict=True):
+        np.testing.assert_array_equal(mean, np.full_like(mean, wanted))
+
+
 def require_constant(x: np.ndarray, axis: int, results: Iterator[np.ndarray]) -> None:
     """Of constant rows: the mean is their value, and all that is left is exactly 0."""
     *normals, mean, squares = results

@@ -13,11 +13,13 @@ from tests.moments import (
     Outputs,
     constant_rows,
     far_rows,
+    infinite_rows,
     mean_alone,
     mean_and_squares,
     norm,
     require_constant,
     require_exact,
+    require_infinite,
 )
 from tests.nvcc import compile_cuda, needs_nvcc, require_no_spills
 
@@ -90,6 +92,11 @@ def test_constant_rows_have_no_variance(name: str, length: int) -> None:
 def test_a_mean_far_from_zero_is_the_nearest(name: str, length: int) -> None:
     x, found = results(name, far_rows(3, length))
     require_exact(x, 1, found)
+
+
+@pytest.mark.parametrize(("name", "length"), EACH)
+def test_the_mean_of_infinite_rows_is_infinite(name: str, length: int) -> None:
+    require_infinite(results(name, infinite_rows(length))[1])
 
 
 @pytest.mark.parametrize("pieces", [1, 3])

@@ -13,11 +13,13 @@ from tests.moments import (
     Outputs,
     constant_rows,
     far_rows,
+    infinite_rows,
     mean_alone,
     mean_and_squares,
     norm,
     require_constant,
     require_exact,
+    require_infinite,
 )
 from tests.reduction_kernels import run_reduction
 from tests.unit.plan.plans import plan_of
@@ -88,6 +90,18 @@ def test_constant_rows_have_no_variance(name: str, length: int) -> None:
 def test_a_mean_far_from_zero_is_the_nearest(name: str, length: int) -> None:
     x, found = of_way(name, far_rows(3, length))
     require_exact(x, 1, found)
+
+
+@each_way
+@each_length
+def test_the_mean_of_infinite_rows_is_infinite(name: str, length: int) -> None:
+    require_infinite(of_way(name, infinite_rows(length))[1])
+
+
+@each_length
+def test_the_mean_of_infinite_rows_of_double_is_infinite(length: int) -> None:
+    x = infinite_rows(length).astype(np.float64)
+    require_infinite(results(norm(length, dtype=DType.F64), x))
 
 
 @each_length

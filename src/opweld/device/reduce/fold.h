@@ -276,11 +276,11 @@ struct Mean {
     OPWELD_FN Compensated<T> identity() {
         return {T(0), T(0)};
     }
-    // What many additions leave out goes back to the sum.
+    // What many additions leave out goes back to the sum; of infinities NaN is left out.
     template <typename T>
     OPWELD_FN Compensated<T> combine(Compensated<T> a, Compensated<T> b) {
         const T sum = a.sum + b.sum, rest = a.rest + b.rest + left_out(a.sum, b.sum, sum);
-        const T whole = sum + rest;
+        const T whole = rest - rest == T(0) ? sum + rest : sum;
         return {whole, left_out(sum, rest, whole)};
     }
     // Of which `b` is an element, and `a` of few.
