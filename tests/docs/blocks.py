@@ -4,7 +4,8 @@ A fence's first word is its language, and a title may follow, which the site sho
 
 - `title="NAME.py"` (or another file name): the block is that file, and what follows finds it;
 - `title="FILE"` with a path of the repository: lines of that file;
-- `title="not run in tests: WHY"`, `title="not compared in tests: WHY"`, `title="excerpt: WHAT"`: said to the reader.
+- `title="not run in tests: WHY"`, `title="not compared in tests: WHY"`, `title="excerpt: WHAT"`: it
+  is said to the reader.
 
 A block without a title is run: Python in the page's namespace, `sh` by the command line, and `text`
 below an `sh` block is what it prints, with `...` for what differs from run to run. `diff` blocks
