@@ -63,4 +63,6 @@ def blocks_of(page: Path) -> list[Block]:
         body = textwrap.dedent(match[4])
         found.append(Block(page.name, line, match[2], info[1] or "", body, follows))
         end = match.end()
+    left = re.findall(r"^ *```.*", FENCE.sub("", hidden), re.MULTILINE)
+    assert not left, f"{page.name}: of no language, or of no form that is known: {left}"
     return found

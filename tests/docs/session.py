@@ -89,6 +89,7 @@ class Session:
         module = types.ModuleType("page")
         module.__file__ = str(folder / "page.py")
         vars(module).update(given)
+        sys.modules.pop("gelu_new", None)  # of another page
         self.names = vars(module)
         patch.setitem(sys.modules, "page", module)
         (folder / "examples").mkdir()
@@ -96,6 +97,8 @@ class Session:
             text = re.sub(r"\nROWS, COLUMNS = \d+, ", "\nROWS, COLUMNS = 16, ", file.read_text())
             (folder / "examples" / file.name).write_text(text)
         patch.chdir(folder)
+        # What pages show is of a CPU, also where there is a GPU.
+        patch.setenv("CUDA_VISIBLE_DEVICES", "")
         patch.syspath_prepend(str(folder))
         patch.setattr(cli, "compile_in_child", compiled_here)
         patch.setattr(cli, "judge_pair", judged_here if judges else judged_instead)

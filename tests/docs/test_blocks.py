@@ -34,7 +34,7 @@ GIVEN: dict[str, Callable[[], dict[str, Any]]] = {
     },
 }
 # Pages about a file that was made before, by the command that made it.
-MADE = "opweld optimize examples/gelu.py --no-check -o gelu_new.py\n"
+MADE = "opweld optimize examples/gelu.py --target cpu --no-check -o gelu_new.py\n"
 WITH_FILE = ("deploying.md", "emitted-file.md")
 # Diffs are applied, and the rest of their pages is run in what comes of it.
 WORKED = tuple(page for page in PAGES if any(b.language == "diff" for b in blocks_of(page)))
@@ -119,6 +119,14 @@ def runs_in_cpp(session: Session) -> None:
     assert re.search(
         "Could not find schema for opweld_gelu_new_.*::k1_mul_add_tanh", refused.stderr
     )
+
+
+def test_a_fence_of_no_language_is_seen(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    for text in ("```\nx = 1\n```\n", "```python run\nx = 1\n```\n"):
+        page.write_text(text)
+        with pytest.raises(AssertionError, match="form that is known"):
+            blocks_of(page)
 
 
 def test_a_block_that_is_wrong_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
