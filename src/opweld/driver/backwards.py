@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from opweld.differentiate import differentiate
+from opweld.driver.budget import Choice, saved_bytes, saved_of, within
 from opweld.emission.spans import spans_of
 from opweld.ir.contract import Variant
 from opweld.ir.expr import evaluate
+from opweld.ir.graph import Graph, Node, consumers, reached
 from opweld.ir.kernels.reduction import Lowered
 from opweld.ir.kernels.shared import fused_groups_of, sharing
+from opweld.ir.operator import Operator
 from opweld.ir.original import BackwardPart, Part, Vjp
 from opweld.ir.plan import Group, Sizes
+from opweld.ir.rules.costs import Costs
 from opweld.ir.text import to_text
 from opweld.lower import lower
 from opweld.lower.lifting import lifting
@@ -28,13 +32,56 @@ def backwards_of(
     down: Down,
     language: str,
     by_skeleton: Callable[[Lowered], bool],
+    costs: Costs,
+    budget: float = 1.0,
 ) -> tuple[BackwardPart, ...]:
     """The backwards of the operators of a file, each once: of those whose gradients are kernels of
-    ours, in part at least. What has one gradient over several kernels keeps it.
+    ours, in part at least. What has one gradient over several kernels keeps it. Of the bytes that
+    forwards keep beside operands and results, `budget` may stay.
     """
+    found = _differentiated(trace, parts)
+    chosen = within(budget, [each.choice(costs) for each in found])
     made: list[BackwardPart] = []
+    for each, again in zip(found, chosen, strict=True):
+        vjp = each.vjp(trace, again) if again else each.first
+        made += _backward(trace, each, vjp, down)
+    own = tuple(each.part for each in made)
+    own = trace.run("lower", lifting, own, language, by_skeleton)
+    own = sharing((*parts, *own))[len(parts) :]
+    return tuple(replace(each, part=part) for each, part in zip(made, own, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _Differentiated:
+    """A group with gradients: `first` are those that take the least time."""
+
+    part: Part
+    graph: Graph
+    group: Group
+    operator: Operator
+    sizes: Sizes
+    staying: frozenset[int]
+    first: Vjp
+
+    def vjp(self, trace: Trace, again: bool) -> Vjp:
+        given = self.graph, self.group, self.operator, self.sizes, again, self.staying
+        vjp = trace.run("plan", differentiate, *given)
+        assert vjp is not None, "it has gradients"
+        return vjp
+
+    def choice(self, costs: Costs) -> Choice:
+        """The bytes that it keeps for them, and the time that computing these again takes."""
+        costs = replace(costs, sizes=self.sizes)
+        estimate = self.group.estimate
+        seconds = costs.seconds(estimate.flops, estimate.bytes)
+        return Choice(costs.number(saved_bytes(saved_of(self.group, self.first))), seconds)
+
+
+def _differentiated(trace: Trace, parts: tuple[Part, ...]) -> list[_Differentiated]:
+    found: list[_Differentiated] = []
     known: set[str] = set()
     for part in parts:
+        users = consumers(part.plan.graph.nodes())
         fused = fused_groups_of((part,))
         spans = spans_of(part.plan, {each.name: each for *_, each in fused})
         known |= {group.name for span in spans for group in span.parts}
@@ -43,26 +90,41 @@ def backwards_of(
             if operator.name in known or group.tail is not None:
                 continue
             known.add(operator.name)
-            vjp = trace.run("plan", differentiate, graph, group, operator)
+            sizes, staying = _examples(part, group), _staying(part, group, users)
+            given = graph, group, operator, sizes, False, staying
+            vjp = trace.run("plan", differentiate, *given)
             if vjp is not None:
-                made += _backward(trace, part, group, vjp, down)
-    own = tuple(each.part for each in made)
-    own = trace.run("lower", lifting, own, language, by_skeleton)
-    own = sharing((*parts, *own))[len(parts) :]
-    return tuple(replace(each, part=part) for each, part in zip(made, own, strict=True))
+                found.append(_Differentiated(part, *given[:4], staying, vjp))
+    return found
 
 
-def _backward(trace: Trace, part: Part, group: Group, vjp: Vjp, down: Down) -> list[BackwardPart]:
+def _staying(part: Part, group: Group, users: Mapping[int, tuple[Node, ...]]) -> frozenset[int]:
+    """The places of results that others read, wherever the group is: these keep their operands."""
+    places = frozenset(range(len(group.outputs)))
+    for each in part.plan.groups:
+        if each.as_compiled is group:
+            read = (at for at, node in enumerate(each.outputs) if users[node.serial])
+            places &= frozenset(read)
+    return places
+
+
+def _backward(trace: Trace, each: _Differentiated, vjp: Vjp, down: Down) -> list[BackwardPart]:
+    part, group = each.part, each.group
     number = group.name.partition("_")[0]
     variant = replace(part.variant, graph=vjp.graph, backward=f"of_{number}")
-    planned = down(variant, _examples(part, group))
+    planned = down(variant, each.sizes)
     if not planned.fuses:
         return []
-    saved = tuple(node for node in vjp.kept if node not in group.outputs)
+    saved = saved_of(group, vjp)
     if not saved:
         return [BackwardPart(group.name, vjp, planned)]
-    outputs = (*group.outputs, *saved)
-    saving = replace(group, name=f"{group.name}_saving", outputs=outputs, reuse=None)
+    saving = replace(
+        group,
+        name=f"{group.name}_saving",
+        nodes=(*group.nodes, *reached(saved, {n.serial for n in (*group.inputs, *group.nodes)})),
+        outputs=(*group.outputs, *saved),
+        reuse=None,
+    )
     plan = replace(part.plan, groups=(saving,))
     kernels = trace.run("lower", lower, plan)
     whole = replace(part, plan=plan, kernels=kernels)
@@ -70,11 +132,12 @@ def _backward(trace: Trace, part: Part, group: Group, vjp: Vjp, down: Down) -> l
 
 
 def _examples(part: Part, group: Group) -> Sizes:
-    """What the names of sizes stand for where a group is the first that has them."""
+    """What the names of sizes stand for, those too that a group is the first to have."""
     known = {fact.name: fact.example for fact in part.variant.contract.symbols}
     groups = (each for each in part.plan.groups if each.as_compiled is group and each.lifting)
     values = [pair for each in groups if each.lifting for pair in each.lifting.values]
-    return tuple((name, evaluate(size, known)) for name, size in values)
+    own = tuple((name, evaluate(size, known)) for name, size in values)
+    return (*known.items(), *own)
 
 
 def backward_text(each: BackwardPart) -> str:
@@ -84,7 +147,7 @@ def backward_text(each: BackwardPart) -> str:
     told = f"its operands are kept{f', and {names}' if names else ''}"
     if each.saving is not None:
         saving = each.saving.plan.groups[0]
-        num_bytes = sum((node.type.size_bytes for node in each.saved), start=0)
+        num_bytes = saved_bytes(each.saved)
         told += f"; forward runs {saving.name}, which writes {num_bytes} bytes more"
     return f"backward of {each.operator}: {told}\n{to_text(each.part.plan)}"
 

@@ -27,6 +27,7 @@ from opweld.interface.arguments import (
     Autocast,
     Baselines,
     Batch,
+    Budget,
     Candidate,
     Debug,
     Dtype,
@@ -119,6 +120,7 @@ def optimize_command(
     no_check: NoCheck = False,
     no_weight_cache: NoCache = False,
     training: Training = False,
+    memory_budget: Budget = None,
     algebra: Algebraic = None,
     baselines: Baselines = None,
     thorough: Thorough = False,
@@ -146,6 +148,7 @@ def optimize_command(
             check=not no_check,
             weight_cache=not no_weight_cache,
             training=training,
+            memory_budget=memory_budget,
             algebra=algebra,
             baselines=baselines,
             thorough=thorough,
@@ -287,6 +290,7 @@ def plan_command(
     dynamic: Dynamic = None,
     batch: Batch = None,
     training: Training = False,
+    memory_budget: Budget = None,
     algebra: Algebraic = None,
     time_limit: TimeLimit = None,
     sandbox: Sandboxed = None,
@@ -306,6 +310,8 @@ def plan_command(
             dynamic=tuple(dynamic or ()),
             batch=batch,
             training=training,
+            memory_budget=memory_budget,
+            counts_kept=training and stage == "plan",
             algebra=algebra,
             check=False,
             time_limit_s=time_limit,
@@ -316,6 +322,8 @@ def plan_command(
         stages = compile_in_child(model, options).stages
         # Where ModelNew is the original there is nothing but a plan that says why.
         print(stages.get(stage, stages["plan"]).rstrip("\n"))
+        if "kept" in stages:
+            print(stages["kept"])
         return 0
 
     exit_with(run, debug)

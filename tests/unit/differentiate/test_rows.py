@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import replace
 from typing import Any
 
@@ -136,16 +136,23 @@ CASES = {**{name: case for name, case in CLOSED.items() if name not in LEFT_OUT}
 
 
 def vjp_of(
-    function: Function, *inputs: torch.Tensor, one_walk: bool = False
+    function: Function,
+    *inputs: torch.Tensor,
+    one_walk: bool = False,
+    again: bool = False,
+    staying: Container[int] = range(9),
 ) -> tuple[Graph, Vjp | None]:
-    """A function as one group, and its gradients; folds over a row in `one_walk` maybe."""
+    """A function as one group, and its gradients; folds over a row in `one_walk` maybe, and what is
+    costly computed `again` maybe. The results at the places `staying` are kept by others.
+    """
     graph = graph_of(module_of(lambda self, *args: function(*args)), *inputs, batch=False)
     graph = simplify(graph, arena_of(graph)).graph
     graph = in_one_walk(graph, EVERY_ROW) if one_walk else graph
     nodes = tuple(node for node in graph.nodes() if node not in graph.inputs)
     given = (GroupKind.POINTWISE, nodes, graph.inputs, graph.outputs, None, NO_ESTIMATE, "")
     group = Group("k1", *given)
-    return graph, differentiate(graph, group, operator_over(group, tuple("abcdef"[: len(inputs)])))
+    operator = operator_over(group, tuple("abcdef"[: len(inputs)]))
+    return graph, differentiate(graph, group, operator, (), again, staying)
 
 
 def called(attrs: CallAttrs, operands: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
@@ -193,10 +200,10 @@ def test_gradients_of_folds_that_share_a_walk(name: str) -> None:
     assert ops & {Op.SUMEXP, Op.DEVSQ}
 
 
-def check(name: str, *, one_walk: bool = False) -> Graph:
+def check(name: str, *, one_walk: bool = False, again: bool = False) -> Graph:
     """That the gradients of a case are autograd's; gives its graph."""
     function, inputs = CASES[name]
-    graph, vjp = vjp_of(function, *inputs, one_walk=one_walk)
+    graph, vjp = vjp_of(function, *inputs, one_walk=one_walk, again=again)
     assert vjp is not None, "a row is missing"
     leaves = [x.clone().requires_grad_(x.is_floating_point()) for x in inputs]
     results = function(*leaves)
