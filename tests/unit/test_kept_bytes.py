@@ -22,8 +22,8 @@ class Model(nn.Module):
         self.up = nn.Linear({width}, 32)
 
     def forward(self, x):
-        y = self.up(x){how}
-        return torch.sin(y) * 2.0, torch.cos(y.t()) + 1.0
+        y = self.up(x)
+        return {results}
 
 
 def get_inputs():
@@ -48,15 +48,19 @@ def test_what_shares_memory_counts_once() -> None:
     assert kept_by(lambda: [(y := w * 2.0).sin(), y.t().cos(), y[1:].exp()], [w]) == 4 * 8 * 4 + 96
 
 
-def planned(folder: Path, how: str) -> float:
+def planned(folder: Path, results: str) -> float:
     """What the plan says, in bytes."""
     path = folder / "model.py"
-    path.write_text(MODEL.format(width=8, how=how), "utf-8")
+    path.write_text(MODEL.format(width=8, results=results), "utf-8")
     options = Options(target="cpu", check=False, training=True, counts_kept=True)
     (own,) = re.findall(r"([0-9.e+-]+) MB by this", compile_file(path, options).stages["kept"])
     return float(own) * 1e6
 
 
 def test_operands_of_two_kernels_and_their_views_count_once(tmp_path: Path) -> None:
-    assert planned(tmp_path, "") == 16 * 32 * 4
-    assert planned(tmp_path, ".contiguous()[:, :]") == 16 * 32 * 4
+    num_bytes = 16 * 32 * 4
+    assert planned(tmp_path, "torch.sin(y) * 2.0, torch.cos(y.t()) + 1.0") == num_bytes
+    assert planned(tmp_path, "y.t() @ torch.sin(y)") == 2 * num_bytes
+    # Of each row, and of each column, the largest and the sum.
+    results = "torch.softmax(y, 1), torch.softmax(y.t().reshape(4, 8, 16), 2)"
+    assert planned(tmp_path, results) == num_bytes + 2 * 16 * 4 + 2 * 32 * 4
