@@ -70,7 +70,7 @@ template <typename Stored, int... kAxes>
 struct Along {
     using T = Stored;
     static constexpr int kRank = sizeof...(kAxes), kAxis[] = {kAxes..., 0};
-    static constexpr bool has(int axis) { return ((kAxes == axis) || ...); }
+    OPWELD_HOST_FN constexpr bool has(int axis) { return ((kAxes == axis) || ...); }
 };
 
 // @Pack deps:
