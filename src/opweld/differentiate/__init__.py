@@ -15,16 +15,19 @@ from ..ir.graph import Arena, Graph, Leaf, Node, Origin, reached
 from ..ir.operator import Operator, only_tracked
 from ..ir.ops import Op
 from ..ir.original import Vjp
-from ..ir.plan import Group
-from . import deviations, pointwise, products, shapes, softmax
+from ..ir.plan import Group, GroupKind
+from . import convolutions, deviations, pointwise, products, shapes, softmax, windows
 from .maker import Maker
 
 
 def differentiate(graph: Graph, group: Group, operator: Operator) -> Vjp | None:
     """The gradients of the operands of `group`, as it is compiled, by the names that `operator`
     has; None where some operation on the way has no row, or an operand's is zero everywhere.
+    Attention keeps the gradients of PyTorch: a kernel of it leaves none of its products.
     """
     if any(argument.listed is not None for argument in operator.arguments):
+        return None
+    if group.kind is GroupKind.ATTENTION:
         return None
     silent = only_tracked(graph, group)
     names = [argument.name for argument in operator.arguments]
@@ -143,11 +146,12 @@ class _Sweep:
 
 def _passed_on(m: Maker, node: Node, g: Node) -> list[tuple[Node, Node]] | None:
     """What reaches the operands of a node, or of what it is the last step of."""
-    known = softmax.passed_on(m, node, g) or deviations.passed_on(m, node, g)
+    steps = (softmax.passed_on, deviations.passed_on, windows.passed_on)
+    known = next((found for step in steps if (found := step(m, node, g))), None)
     if known is not None:
         return [known]
     if node.op is Op.CALL:
-        parts = products.parts_of(m, node, g)
+        parts = convolutions.parts_of(m, node, g) or products.parts_of(m, node, g)
     elif node.op in shapes.ROWS:
         parts = shapes.ROWS[node.op](m, node, g)
     else:

@@ -9,6 +9,7 @@ from ..ir.expr import Size, product
 from ..ir.graph import Node
 from ..ir.ops import Op
 from .maker import Maker
+from .windows import window
 
 Parts = tuple[Node | None, ...]
 
@@ -128,6 +129,7 @@ ROWS: Mapping[Op, Callable[[Maker, Node, Node], Parts | None]] = {
     Op.SLICE: _slice,
     Op.CAT: _cat,
     Op.PAD: _pad,
+    Op.WINDOW: window,
     Op.SUM: _sum,
     Op.MEAN: _mean,
     Op.DEVSQ: _devsq,

@@ -83,6 +83,7 @@ MORE: dict[str, tuple[Function, tuple[torch.Tensor, ...]]] = {
         (torch.where(X > 1.0, -float("inf"), X),),
     ),
     "flip": (lambda x: x.flip(0) * 2, (X,)),
+    "window": (lambda x: x.unfold(2, 3, 3) * 2, (X,)),
     "cat": (lambda x, y: torch.cat((x, y, x), 1) * 2, (X, Y)),
     "pad": (lambda x: F.pad(x, (1, 2, 0, 3), value=2.0) * 2, (X,)),
     "slice, behind the other": (lambda x: x[:, 1:3] * x[:, 2:4], (X,)),
@@ -131,7 +132,7 @@ MORE: dict[str, tuple[Function, tuple[torch.Tensor, ...]]] = {
 # Formulas of their own in the closed forms, of the library's kernels.
 LEFT_OUT = {"slice", "max_pool2d", "max_pool2d, dilated"}
 # PyTorch's kernels have 1/6 in float32, also where all else is float64.
-SIXTHS, ROUNDED = {"hardsigmoid", "hardswish"}, (1e-7, 1e-8)
+SIXTHS, ROUNDED, EXACT = {"hardsigmoid", "hardswish"}, (1e-7, 1e-8), (1e-11, 1e-12)
 CASES = {**{name: case for name, case in CLOSED.items() if name not in LEFT_OUT}, **MORE}
 
 
@@ -154,7 +155,9 @@ def called(attrs: CallAttrs, operands: tuple[np.ndarray, ...]) -> tuple[np.ndarr
     function = getattr(getattr(torch.ops.aten, name), overload)
     tensors = [torch.from_numpy(np.array(each)) for each in operands]
     given = [tensors[a.index] if isinstance(a, Operand) else a for a in attrs.arguments]
-    return (function(*given, **dict(attrs.keywords)).numpy(),)
+    found = function(*given, **dict(attrs.keywords))
+    several = found if isinstance(found, tuple) else (found,)
+    return tuple(np.empty(0) if each is None else each.numpy() for each in several)
 
 
 def gradients(
@@ -195,7 +198,18 @@ def test_gradients_of_folds_that_share_a_walk(name: str) -> None:
 
 def check(name: str, *, one_walk: bool = False) -> Graph:
     """That the gradients of a case are autograd's; gives its graph."""
-    function, inputs = CASES[name]
+    roundings = ROUNDED if name.partition(",")[0] in SIXTHS else EXACT
+    return check_case(*CASES[name], one_walk=one_walk, roundings=roundings)
+
+
+def check_case(
+    function: Function,
+    inputs: tuple[torch.Tensor, ...],
+    *,
+    one_walk: bool = False,
+    roundings: tuple[float, float] = EXACT,
+) -> Graph:
+    """That the gradients of a function are autograd's; gives its graph."""
     graph, vjp = vjp_of(function, *inputs, one_walk=one_walk)
     assert vjp is not None, "a row is missing"
     leaves = [x.clone().requires_grad_(x.is_floating_point()) for x in inputs]
@@ -211,7 +225,7 @@ def check(name: str, *, one_walk: bool = False) -> Graph:
     assert vjp.places == tuple(i for i, x in enumerate(inputs) if x.is_floating_point())
     for ours, theirs in zip(found, wanted, strict=True):
         ours = ours.to(theirs.dtype)
-        rtol, atol = ROUNDED if name.partition(",")[0] in SIXTHS else (1e-11, 1e-12)
+        rtol, atol = roundings
         torch.testing.assert_close(ours, theirs, rtol=rtol, atol=atol, equal_nan=True)
     return graph
 
