@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from opweld.differentiate import differentiate
-from opweld.emission.spans import spans_of
-from opweld.ir.contract import Variant
+from opweld.driver.span_backwards import Down, span_backward
+from opweld.emission.spans import names_alone, spans_of
 from opweld.ir.expr import evaluate
 from opweld.ir.kernels.reduction import Lowered
 from opweld.ir.kernels.shared import fused_groups_of, sharing
@@ -18,9 +18,6 @@ from opweld.lower import lower
 from opweld.lower.lifting import lifting
 from opweld.trace import Trace
 
-Down = Callable[[Variant, Sizes], Part]
-"""A graph on its way to kernels, with examples of sizes that only it has."""
-
 
 def backwards_of(
     trace: Trace,
@@ -29,18 +26,23 @@ def backwards_of(
     language: str,
     by_skeleton: Callable[[Lowered], bool],
 ) -> tuple[BackwardPart, ...]:
-    """The backwards of the operators of a file, each once: of those whose gradients are kernels of
-    ours, in part at least. What has one gradient over several kernels keeps it.
+    """The backwards of the operators of a file, each once, and of several under one gradient: of
+    those whose gradients are kernels of ours, in part at least.
     """
     made: list[BackwardPart] = []
     known: set[str] = set()
     for part in parts:
         fused = fused_groups_of((part,))
-        spans = spans_of(part.plan, {each.name: each for *_, each in fused})
-        known |= {group.name for span in spans for group in span.parts}
+        operators = {each.name: each for *_, each in fused}
+        spans = spans_of(part.plan, operators)
+        for span in spans:
+            if span.operator.name not in known:
+                known.add(span.operator.name)
+                made += span_backward(trace, part, span, operators, down)
+        alone = names_alone(part.plan, spans)
         for graph, group, _, operator in fused:
             # Row blocks are one after the other in training: the tail has the gradient.
-            if operator.name in known or group.tail is not None:
+            if operator.name not in alone - known or group.tail is not None:
                 continue
             known.add(operator.name)
             vjp = trace.run("plan", differentiate, graph, group, operator)
@@ -83,9 +85,9 @@ def backward_text(each: BackwardPart) -> str:
     names = ", ".join(node.attrs.name for node in each.vjp.graph.inputs[operands:])
     told = f"its operands are kept{f', and {names}' if names else ''}"
     if each.saving is not None:
-        saving = each.saving.plan.groups[0]
+        saving = " and ".join(group.name for group in each.saving.plan.groups)
         num_bytes = sum((node.type.size_bytes for node in each.saved), start=0)
-        told += f"; forward runs {saving.name}, which writes {num_bytes} bytes more"
+        told += f"; forward runs {saving}, which writes {num_bytes} bytes more"
     return f"backward of {each.operator}: {told}\n{to_text(each.part.plan)}"
 
 

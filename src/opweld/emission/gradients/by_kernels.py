@@ -11,9 +11,9 @@ def _k1_linear_gelu_backward(_kernels, _need, grad, x, weight, bias, linear):
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from ...ir.graph import Graph, topological
+from ...ir.graph import Graph, Node, topological
 from ...ir.kernels.shared import fused_groups_of
 from ...ir.operator import Operator
 from ...ir.original import BackwardPart
@@ -21,6 +21,7 @@ from ...ir.plan import Group, Plan
 from ..backward import Backward, silent_places
 from ..body import Body, names_size, parameters, python_name, size_reads
 from ..forward import statement
+from ..spans import Span
 from ..spelling.selects import selects_joined
 
 
@@ -48,18 +49,39 @@ def by_kernels(made: BackwardPart, group: Group, operator: Operator) -> Backward
     returned = [found.get(place, "None") for place in range(len(names))]
     returned += ["None" for _ in operator.sizes]
     text = _text(operator, (*grads, *parameters(operator), *kept), blocks, returned)
-    left = (*group.outputs, *made.saved)
+    left = [node.serial for node in (*group.outputs, *made.saved)]
     return Backward(
         text,
         len(names),
         vjp.differentiated,
-        tuple(left.index(node) for node in vjp.kept),
+        tuple(left.index(node.serial) for node in vjp.kept),
         silent_places(operator, vjp.differentiated),
-        left,
+        (*group.outputs, *made.saved),
         by_kernels=True,
-        saving=made.saving.plan.groups[0].name if made.saving else "",
+        saving=f'op("{made.saving.plan.groups[0].name}")' if made.saving else "",
         num_saved=len(made.saved),
     )
+
+
+def span_by_kernels(made: BackwardPart, span: Span) -> Backward:
+    """The backward of several kernels under one gradient."""
+    closed = by_kernels(made, span.whole.as_compiled, span.operator)
+    if made.saving is None:
+        return closed
+    more = more_results(made, span)
+    names = (f"{each.name}_saving" if each.name in more else each.name for each in span.parts)
+    kernels = ", ".join(f'op("{name}")' for name in names)
+    together = f"_{span.operator.name}_saving_together"
+    return replace(closed, saving=f"lambda *args: {together}([{kernels}], *args)")
+
+
+def more_results(made: BackwardPart, span: Span) -> dict[str, tuple[Node, ...]]:
+    """What the kernels of a span leave for its backward alone, by the names of their groups."""
+    saving = made.saving.plan.groups if made.saving else ()
+    known = {f"{group.name}_saving": group for group in span.parts}
+    return {
+        known[group.name].name: group.outputs[len(known[group.name].outputs) :] for group in saving
+    }
 
 
 def _text(
