@@ -67,7 +67,7 @@ def _tap(m: Maker, g: Node, a: WindowAttrs, tap: int, size: int) -> Node:
     part = m.arena.make(Op.SLICE, g, attrs=SliceAttrs(a.dim + 1, tap, 1, 1))
     shape = part.type.shape
     part = m.reshaped(part, (*shape[: a.dim + 1], *shape[a.dim + 2 :]))
-    spread = _dilated(m, part, a.dim, a.step, 0.0)
+    spread = dilated(m, part, a.dim, a.step, 0.0)
     return fitted(m, spread, a.dim, -tap * a.dilation, size, 0.0)
 
 
@@ -127,7 +127,7 @@ class _Gather:
         sizes = self.seen.operand.type.shape[first:]
         for place, w in enumerate(self.seen.along):
             axis, reach = first + place, (w.width - 1) * w.dilation
-            x = _dilated(m, x, axis, w.step, outside)
+            x = dilated(m, x, axis, w.step, outside)
             start, length = self.seen.before[place] - reach, int(str(sizes[place])) + reach
             x = fitted(m, x, axis, start, length, outside)
         for place in reversed(range(rank)):
@@ -217,7 +217,7 @@ def _side_by_side(m: Maker, x: Node, w: WindowAttrs, before: int, size: int) -> 
     return fitted(m, x, w.dim, before, size, 0.0)
 
 
-def _dilated(m: Maker, x: Node, axis: int, step: int, outside: float) -> Node:
+def dilated(m: Maker, x: Node, axis: int, step: int, outside: float) -> Node:
     """With `step` - 1 elements of `outside` behind each."""
     if step == 1:
         return x
