@@ -22,7 +22,7 @@ from .maker import Maker
 
 def differentiate(graph: Graph, group: Group, operator: Operator) -> Vjp | None:
     """The gradients of the operands of `group`, as it is compiled, by the names that `operator`
-    has; None where some operation on the way has no row, or an operand's is zero everywhere.
+    has; None where some operation on the way has no row, or all are zero everywhere.
     Attention keeps the gradients of PyTorch: a kernel of it leaves none of its products.
     """
     if any(argument.listed is not None for argument in operator.arguments):
@@ -43,10 +43,17 @@ def differentiate(graph: Graph, group: Group, operator: Operator) -> Vjp | None:
     if gradients is None:
         return None
     places = tuple(sorted({at for place in differentiated for at in operator.reached[place]}))
-    if not places or gradients.keys() != {*places}:
+    if not gradients or not gradients.keys() <= {*places}:
         return None
-    made, kept = _cut(forward, sweep, tuple(gradients[place] for place in places))
+    outputs = tuple(gradients.get(place) or _zero(forward, place) for place in places)
+    made, kept = _cut(forward, sweep, outputs)
     return Vjp(made, differentiated, places, kept)
+
+
+def _zero(forward: _Forward, place: int) -> Node:
+    """The gradient of an operand that nothing reaches."""
+    m, kind = Maker(forward.arena), forward.operands[place].type
+    return m.expanded(forward.arena.const(0.0, kind.dtype), kind.shape)
 
 
 @dataclass(frozen=True, slots=True)
