@@ -161,6 +161,7 @@ def optimize(
     check: bool = True,
     weight_cache: bool = True,
     training: bool = False,
+    memory_budget: float = 1.0,
     algebra: str = "exact",
     baselines: str | Sequence[str] | None = None,
     thorough: bool = False,
@@ -184,7 +185,7 @@ def optimize(
         weight_cache: keep forms of weights that products read faster from call to call.
         algebra: "exact", "finite" (assume finite inputs) or "off": how the mathematics may change.
         baselines: what it is timed beside, of "eager", "compile", "graph" and "autotune".
-        seed, thorough, stop_at_first, time_limit_s, sandbox, pass_env: as on the command line.
+        memory_budget, seed, thorough, stop_at_first, time_limit_s, sandbox, pass_env: as options.
         verbose: show the progress on stderr.
 
     Raises:
@@ -193,7 +194,6 @@ def optimize(
     """
     args, named = _call_of(module, example_inputs, kwargs)
     plain = {"precision": precision, "mode": mode, "seed": seed, "check": check, "algebra": algebra}
-    plain |= {"weight_cache": weight_cache, "training": training}
     options = from_environment(
         None,
         target=_target(target, module, (args, named)),
@@ -201,10 +201,16 @@ def optimize(
         dtype=listed(dtype),
         dynamic=_dynamic(dynamic_shapes or {}),
         **plain,
+        **_kept(weight_cache, training, memory_budget),
         baselines=None if baselines is None else ",".join(listed(baselines) or ()),
         **_limits(time_limit_s, sandbox, pass_env, thorough, stop_at_first),
     )
     return _optimized(module, args, named, options, verbose)
+
+
+def _kept(weight_cache: bool, training: bool, memory_budget: float) -> dict[str, Any]:
+    """What calls leave for later ones, and for gradients."""
+    return {"weight_cache": weight_cache, "training": training, "memory_budget": memory_budget}
 
 
 def _limits(

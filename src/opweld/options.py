@@ -76,6 +76,12 @@ class Options:
         "Make kernels for the gradients of what is fused, too, and keep for them what is quickest.",
         "--training",
     )
+    memory_budget: float = _option(
+        1.0,
+        "With --training, the share of what is kept for gradients beside the operands that may "
+        "stay: from 1, what is quickest, to 0, where products are computed again.",
+        "--memory-budget",
+    )
     batch: int | None = _option(
         None, "Cut the leading dimension of the model's inputs to this size.", "--batch"
     )
@@ -181,6 +187,12 @@ class Options:
                 f"there is no sandbox {self.sandbox!r}", next_step=f"use {_either(SANDBOXES)}"
             )
         self.dynamic_axes  # noqa: B018 which raises where it cannot be read
+        if not 0 <= self.memory_budget <= 1:
+            raise UserError(f"--memory-budget must be from 0 to 1, not {self.memory_budget:g}")
+        if self.memory_budget < 1 and not self.training:
+            raise UserError(
+                "--memory-budget is of what is kept for gradients", next_step="add --training"
+            )
         if self.batch is not None and self.batch < 1:
             raise UserError(f"--batch must be at least 1, not {self.batch}")
         if self.time_limit_s <= 0:

@@ -26,6 +26,7 @@ class Model(nn.Module):
         super().__init__()
         self.up = nn.Linear(24, 40)
         self.down = nn.Linear(40, 24, bias=False)
+        self.side = nn.Linear(24, 16)
         self.norm = nn.LayerNorm(24)
         self.scale = nn.Parameter(torch.rand(24) + 0.5)
 
@@ -37,7 +38,8 @@ class Model(nn.Module):
         weights = torch.softmax(z * y, -1)
         logs = torch.log_softmax(y / 2.0, -1)
         loss = (F.silu(z) - weights).square().mean()
-        return weights, logs[:, :5], loss, gate
+        side = F.leaky_relu(self.side(y), 0.2)
+        return weights, logs[:, :5], loss, gate, side
 
 
 def get_inputs():
@@ -49,11 +51,10 @@ def get_init_inputs():
 """
 
 
-def emitted_on(target: str, folder: Any) -> Pair:
+def emitted_on(target: str, folder: Any, memory_budget: float = 1.0) -> Pair:
     if target == "cuda":
-        return pair_of_texts(
-            "training", SOURCE, text_of("training", SOURCE, training=True), 0, folder
-        )
+        text = text_of("training", SOURCE, training=True, memory_budget=memory_budget)
+        return pair_of_texts("training", SOURCE, text, 0, folder)
     path = folder / "training.py"
     path.write_text(SOURCE, "utf-8")
     text = compile_file(path, Options(target="cpu", check=False, training=True)).text
@@ -154,7 +155,7 @@ def test_what_nobody_asks_for_is_not_computed(tmp_path_factory: pytest.TempPathF
             loss.backward()
         return sum("matmul_of" in str(function) for function, _ in count.ours)
 
-    assert num_products(lambda name: True) == 4
+    assert num_products(lambda name: True) == 6
     assert num_products(lambda name: name == "x") == 2
     assert num_products(lambda name: name == "down.weight") == 1
     assert num_products(lambda name: name == "norm.weight") == 0
@@ -198,15 +199,38 @@ def test_one_result_alone_is_differentiated(pair: Pair) -> None:
                 torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
 
 
+def test_what_is_kept_is_little(pair: Pair) -> None:
+    """The signs of a layer as bits, the statistics of a norm; by forwards that leave these."""
+    lines = [line for line in pair.text.split("\n") if "_backward(_kernels" in line]
+    kept = [
+        name for line in lines for name in line.split(", ") if name.startswith(("gt_", "rsqrt"))
+    ]
+    products = [line for line in lines if "linear_leaky_relu" in line]
+    assert any(name.startswith("rsqrt") for name in kept)
+    assert all("gt_out" in line and "linear_out" not in line for line in products)
+    assert bool(products) is ("__global__" in pair.text)
+
+
+def test_without_memory_products_are_computed_again(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    pair = emitted_on("cuda", tmp_path_factory.mktemp("again"), memory_budget=0.0)
+    assert "_saving" not in pair.text
+    lines = [line for line in pair.text.split("\n") if "_backward(_kernels" in line]
+    assert lines and not any("linear_out" in line or "rsqrt_out" in line for line in lines)
+    assert "_linear_gt_" in pair.text
+    require_near(pair, pair.inputs(6))
+
+
 def test_gradients_in_other_layouts(pair: Pair) -> None:
     found = []
     for model in pair.models():
         inputs = [x.requires_grad_() for x in pair.inputs()]
-        weights, logs, loss, gate = model(*inputs)
+        weights, logs, loss, gate, side = model(*inputs)
         torch.manual_seed(3)
         grads = [torch.randn(24, 6).t(), torch.randn(1, 5).expand(6, 5), torch.tensor(2.0)]
-        grads.append(torch.randn(6, 1).expand(6, 40))
-        torch.autograd.backward((weights, logs, loss, gate), grads)
+        grads += [torch.randn(6, 1).expand(6, 40), torch.randn(16).expand(6, 16)]
+        torch.autograd.backward((weights, logs, loss, gate, side), grads)
         found.append([*(x.grad for x in inputs), *(p.grad for p in model.parameters())])
     for mine, theirs in zip(found[1], found[0], strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)

@@ -19,8 +19,7 @@ PURE = ("ir", *STAGES[:-1], "target")
 PURE_LIBRARIES = {
     "__future__", "abc", "ast", "bisect", "collections", "contextlib", "dataclasses", "enum",
     "fractions", "functools", "hashlib", "heapq", "inspect", "itertools", "keyword", "math",
-    "numpy",
-    "operator", "re", "string", "struct", "textwrap", "types", "typing",
+    "networkx", "numpy", "operator", "re", "string", "struct", "textwrap", "types", "typing",
 }  # fmt: skip
 # Text that is a resource of the package (device headers) may be read once.
 PURE_EXCEPTIONS = {("render", "importlib"), ("emit", "importlib"), ("emission", "importlib")}

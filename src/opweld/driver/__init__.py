@@ -258,7 +258,9 @@ def _backwards(
     def down(variant: Variant, sizes: Sizes) -> Part:
         return _down(trace, variant, target, options, table, sizes).part
 
-    return backwards_of(trace, parts, down, target.language, _by_skeleton(target))
+    costs = costs_of(target, Conditions())
+    given = target.language, _by_skeleton(target), costs, options.memory_budget
+    return backwards_of(trace, parts, down, *given)
 
 
 @dataclass(frozen=True, slots=True)

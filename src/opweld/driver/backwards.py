@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from opweld.differentiate import differentiate
-from opweld.driver.span_backwards import Down, span_backward
+from opweld.driver.budget import Choice, saved_bytes, saved_of, within
+from opweld.driver.span_backwards import Down, span_backwards
 from opweld.emission.spans import names_alone, spans_of
 from opweld.ir.expr import evaluate
+from opweld.ir.graph import Graph, reached
 from opweld.ir.kernels.reduction import Lowered
 from opweld.ir.kernels.shared import fused_groups_of, sharing
+from opweld.ir.operator import Operator
 from opweld.ir.original import BackwardPart, Part, Vjp
 from opweld.ir.plan import Group, Sizes
+from opweld.ir.rules.costs import Costs
 from opweld.ir.text import to_text
 from opweld.lower import lower
 from opweld.lower.lifting import lifting
@@ -25,46 +29,85 @@ def backwards_of(
     down: Down,
     language: str,
     by_skeleton: Callable[[Lowered], bool],
+    costs: Costs,
+    budget: float = 1.0,
 ) -> tuple[BackwardPart, ...]:
     """The backwards of the operators of a file, each once, and of several under one gradient: of
-    those whose gradients are kernels of ours, in part at least.
+    those whose gradients are kernels of ours, in part at least. Of the bytes that forwards keep
+    beside operands and results, `budget` may stay.
     """
-    made: list[BackwardPart] = []
-    known: set[str] = set()
-    for part in parts:
-        fused = fused_groups_of((part,))
-        operators = {each.name: each for *_, each in fused}
-        spans = spans_of(part.plan, operators)
-        for span in spans:
-            if span.operator.name not in known:
-                known.add(span.operator.name)
-                made += span_backward(trace, part, span, operators, down)
-        alone = names_alone(part.plan, spans)
-        for graph, group, _, operator in fused:
-            # Row blocks are one after the other in training: the tail has the gradient.
-            if operator.name not in alone - known or group.tail is not None:
-                continue
-            known.add(operator.name)
-            vjp = trace.run("plan", differentiate, graph, group, operator)
-            if vjp is not None:
-                made += _backward(trace, part, group, vjp, down)
+    found = _differentiated(trace, parts)
+    chosen = within(budget, [each.choice(costs) for each in found])
+    made = span_backwards(trace, parts, down)
+    for each, again in zip(found, chosen, strict=True):
+        vjp = each.vjp(trace, again) if again else each.first
+        made += _backward(trace, each, vjp, down)
     own = tuple(each.part for each in made)
     own = trace.run("lower", lifting, own, language, by_skeleton)
     own = sharing((*parts, *own))[len(parts) :]
     return tuple(replace(each, part=part) for each, part in zip(made, own, strict=True))
 
 
-def _backward(trace: Trace, part: Part, group: Group, vjp: Vjp, down: Down) -> list[BackwardPart]:
+@dataclass(frozen=True, slots=True)
+class _Differentiated:
+    """A group with gradients: `first` are those that take the least time."""
+
+    part: Part
+    graph: Graph
+    group: Group
+    operator: Operator
+    sizes: Sizes
+    first: Vjp
+
+    def vjp(self, trace: Trace, again: bool) -> Vjp:
+        given = self.graph, self.group, self.operator, self.sizes, again
+        vjp = trace.run("plan", differentiate, *given)
+        assert vjp is not None, "it has gradients"
+        return vjp
+
+    def choice(self, costs: Costs) -> Choice:
+        """The bytes that it keeps for them, and the time that computing these again takes."""
+        costs = replace(costs, sizes=self.sizes)
+        estimate = self.group.estimate
+        seconds = costs.seconds(estimate.flops, estimate.bytes)
+        return Choice(costs.number(saved_bytes(saved_of(self.group, self.first))), seconds)
+
+
+def _differentiated(trace: Trace, parts: tuple[Part, ...]) -> list[_Differentiated]:
+    found: list[_Differentiated] = []
+    known: set[str] = set()
+    for part in parts:
+        fused = fused_groups_of((part,))
+        alone = names_alone(part.plan, spans_of(part.plan, {each.name: each for *_, each in fused}))
+        for graph, group, _, operator in fused:
+            # Row blocks are one after the other in training: the tail has the gradient.
+            if operator.name not in alone - known or group.tail is not None:
+                continue
+            known.add(operator.name)
+            sizes = _examples(part, group)
+            vjp = trace.run("plan", differentiate, graph, group, operator, sizes)
+            if vjp is not None:
+                found.append(_Differentiated(part, graph, group, operator, sizes, vjp))
+    return found
+
+
+def _backward(trace: Trace, each: _Differentiated, vjp: Vjp, down: Down) -> list[BackwardPart]:
+    part, group = each.part, each.group
     number = group.name.partition("_")[0]
     variant = replace(part.variant, graph=vjp.graph, backward=f"of_{number}")
-    planned = down(variant, _examples(part, group))
+    planned = down(variant, each.sizes)
     if not planned.fuses:
         return []
-    saved = tuple(node for node in vjp.kept if node not in group.outputs)
+    saved = saved_of(group, vjp)
     if not saved:
         return [BackwardPart(group.name, vjp, planned)]
-    outputs = (*group.outputs, *saved)
-    saving = replace(group, name=f"{group.name}_saving", outputs=outputs, reuse=None)
+    saving = replace(
+        group,
+        name=f"{group.name}_saving",
+        nodes=(*group.nodes, *reached(saved, {n.serial for n in (*group.inputs, *group.nodes)})),
+        outputs=(*group.outputs, *saved),
+        reuse=None,
+    )
     plan = replace(part.plan, groups=(saving,))
     kernels = trace.run("lower", lower, plan)
     whole = replace(part, plan=plan, kernels=kernels)
@@ -72,11 +115,12 @@ def _backward(trace: Trace, part: Part, group: Group, vjp: Vjp, down: Down) -> l
 
 
 def _examples(part: Part, group: Group) -> Sizes:
-    """What the names of sizes stand for where a group is the first that has them."""
+    """What the names of sizes stand for, those too that a group is the first to have."""
     known = {fact.name: fact.example for fact in part.variant.contract.symbols}
     groups = (each for each in part.plan.groups if each.as_compiled is group and each.lifting)
     values = [pair for each in groups if each.lifting for pair in each.lifting.values]
-    return tuple((name, evaluate(size, known)) for name, size in values)
+    own = tuple((name, evaluate(size, known)) for name, size in values)
+    return (*known.items(), *own)
 
 
 def backward_text(each: BackwardPart) -> str:
@@ -86,7 +130,7 @@ def backward_text(each: BackwardPart) -> str:
     told = f"its operands are kept{f', and {names}' if names else ''}"
     if each.saving is not None:
         saving = " and ".join(group.name for group in each.saving.plan.groups)
-        num_bytes = sum((node.type.size_bytes for node in each.saved), start=0)
+        num_bytes = saved_bytes(each.saved)
         told += f"; forward runs {saving}, which writes {num_bytes} bytes more"
     return f"backward of {each.operator}: {told}\n{to_text(each.part.plan)}"
 

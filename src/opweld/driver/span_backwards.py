@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from opweld.differentiate import differentiate
+from opweld.driver.budget import saved_of
 from opweld.emission.body import span_text
-from opweld.emission.spans import Span
+from opweld.emission.spans import Span, spans_of
 from opweld.ir.contract import Variant
 from opweld.ir.expr import evaluate
 from opweld.ir.graph import Node
+from opweld.ir.kernels.shared import fused_groups_of
 from opweld.ir.operator import Operator
-from opweld.ir.original import BackwardPart, Part
+from opweld.ir.original import BackwardPart, Part, Vjp
 from opweld.ir.plan import Group, Sizes
 from opweld.lower import lower
 from opweld.trace import Trace
@@ -21,22 +23,32 @@ Down = Callable[[Variant, Sizes], Part]
 """A graph on its way to kernels, with examples of sizes that only it has."""
 
 
-def span_backward(
+def span_backwards(trace: Trace, parts: Iterable[Part], down: Down) -> list[BackwardPart]:
+    """Those of the spans of a file that kernels are made for, each once."""
+    made: list[BackwardPart] = []
+    known: set[str] = set()
+    for part in parts:
+        operators = {operator.name: operator for *_, operator in fused_groups_of((part,))}
+        for span in spans_of(part.plan, operators):
+            if span.operator.name not in known:
+                known.add(span.operator.name)
+                made += _backward(trace, part, span, operators, down)
+    return made
+
+
+def _backward(
     trace: Trace, part: Part, span: Span, operators: Mapping[str, Operator], down: Down
 ) -> list[BackwardPart]:
-    """The backward of a span by kernels, where it has one."""
-    whole, graph = span.whole.as_compiled, part.plan.graph
-    vjp = trace.run("plan", differentiate, graph, whole, span.operator)
+    whole, graph, sizes = span.whole.as_compiled, part.plan.graph, _examples(part, span.whole)
+    vjp = _vjp(trace, part, span, sizes)
     if vjp is None:
         return []
-    number = f"{span.parts[0].name.partition('_')[0]}_{span.parts[1].name.partition('_')[0]}"
-    variant = replace(part.variant, graph=vjp.graph, backward=f"of_{number}")
-    planned = down(variant, _examples(part, span.whole))
+    variant = replace(part.variant, graph=vjp.graph, backward=f"of_{span.number}")
+    planned = down(variant, sizes)
     if not planned.fuses:
         return []
-    results = {node.serial for node in whole.outputs}
-    saved = tuple(node for node in vjp.kept if node.serial not in results)
-    more = [each for group in span.parts if (each := _with_saved(group, saved))]
+    saved = saved_of(whole, vjp)
+    more = [each for group in span.parts if (each := _with_saved(span, group, saved))]
     saving = None
     if more:
         plan = replace(part.plan, groups=tuple(more))
@@ -45,7 +57,19 @@ def span_backward(
     return [BackwardPart(span.operator.name, vjp, planned, saving, saved, text)]
 
 
-def _with_saved(group: Group, saved: Iterable[Node]) -> Group | None:
+def _vjp(trace: Trace, part: Part, span: Span, sizes: Sizes) -> Vjp | None:
+    """Of what it keeps each value is one that a kernel of the span computes."""
+    whole = span.whole.as_compiled
+    own = {node.serial for group in span.parts for node in group.as_compiled.nodes}
+    for again in (False, True):
+        given = part.plan.graph, whole, span.operator, sizes, again
+        vjp = trace.run("plan", differentiate, *given)
+        if vjp is None or own >= {node.serial for node in saved_of(whole, vjp)}:
+            return vjp
+    return None
+
+
+def _with_saved(span: Span, group: Group, saved: Iterable[Node]) -> Group | None:
     """The group with what is to be saved of its own behind its results; None where that is there
     already.
     """
@@ -56,10 +80,11 @@ def _with_saved(group: Group, saved: Iterable[Node]) -> Group | None:
     if not more:
         return None
     outputs = (*compiled.outputs, *more)
-    return replace(compiled, name=f"{group.name}_saving", outputs=outputs, reuse=None)
+    return replace(compiled, name=span.saving(group), outputs=outputs, reuse=None)
 
 
 def _examples(part: Part, whole: Group) -> Sizes:
     known = {fact.name: fact.example for fact in part.variant.contract.symbols}
     values = whole.lifting.values if whole.lifting else ()
-    return tuple((name, evaluate(size, known)) for name, size in values)
+    own = tuple((name, evaluate(size, known)) for name, size in values)
+    return (*known.items(), *own)

@@ -26,6 +26,15 @@ class Span:
     operator: Operator
 
     @property
+    def number(self) -> str:
+        """The numbers of its groups: "k1_k2"."""
+        return "_".join(group.name.partition("_")[0] for group in self.parts)
+
+    def saving(self, group: Group) -> str:
+        """What a group of it is called where it leaves more for their backward."""
+        return f"{group.name}_saving_of_{self.number}"
+
+    @property
     def intermediates(self) -> tuple[Node, ...]:
         """What the first leaves for the second alone, as the whole knows it."""
         results = {node.serial for node in self.whole.outputs}

@@ -126,6 +126,10 @@ All = Annotated[bool, typer.Option("--all", help=option_help("stop_at_first"))]
 NoCheck = Annotated[bool, typer.Option("--no-check", help=option_help("check"))]
 NoCache = Annotated[bool, typer.Option("--no-weight-cache", help=option_help("weight_cache"))]
 Training = Annotated[bool, typer.Option("--training", help=option_help("training"))]
+Budget = Annotated[
+    float | None,
+    typer.Option("--memory-budget", metavar="0..1", help=option_help("memory_budget")),
+]
 Step = Annotated[
     bool, typer.Option("--training", help="Time a step of training, forward and backward, too.")
 ]

@@ -95,10 +95,12 @@ def _key(op: Op, inputs: tuple[Node, ...], attrs: Any, type: TensorType) -> tupl
     return (op, tuple(node.serial for node in inputs), attrs, repr(attrs), type)
 
 
-def arena_of(graph: Graph) -> Arena:
-    """An arena that knows the nodes of `graph`, for the stages after the one that made it."""
+def arena_of(*graphs: Graph) -> Arena:
+    """An arena that knows the nodes of graphs, for the stages after the one that made them; of
+    equal nodes the last graph's.
+    """
     arena = Arena()
-    for node in graph.nodes():
+    for node in (node for graph in graphs for node in graph.nodes()):
         arena._nodes[_key_of(node)] = node
         arena._next_serial = max(arena._next_serial, node.serial + 1)
     return arena

@@ -171,16 +171,19 @@ CASES = {**{name: case for name, case in CLOSED.items() if name not in LEFT_OUT}
 
 
 def vjp_of(
-    function: Function, *inputs: torch.Tensor, one_walk: bool = False
+    function: Function, *inputs: torch.Tensor, one_walk: bool = False, again: bool = False
 ) -> tuple[Graph, Vjp | None]:
-    """A function as one group, and its gradients; folds over a row in `one_walk` maybe."""
+    """A function as one group, and its gradients; folds over a row in `one_walk` maybe, and what is
+    costly computed `again` maybe.
+    """
     graph = graph_of(module_of(lambda self, *args: function(*args)), *inputs, batch=False)
     graph = simplify(graph, arena_of(graph)).graph
     graph = in_one_walk(graph, EVERY_ROW) if one_walk else graph
     nodes = tuple(node for node in graph.nodes() if node not in graph.inputs)
     given = (GroupKind.POINTWISE, nodes, graph.inputs, graph.outputs, None, NO_ESTIMATE, "")
     group = Group("k1", *given)
-    return graph, differentiate(graph, group, operator_over(group, tuple("abcdef"[: len(inputs)])))
+    operator = operator_over(group, tuple("abcdef"[: len(inputs)]))
+    return graph, differentiate(graph, group, operator, again=again)
 
 
 def called(attrs: CallAttrs, operands: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
@@ -235,10 +238,10 @@ def test_gradients_of_folds_that_share_a_walk(name: str) -> None:
     assert ops & {Op.SUMEXP, Op.DEVSQ}
 
 
-def check(name: str, *, one_walk: bool = False) -> Graph:
+def check(name: str, *, one_walk: bool = False, again: bool = False) -> Graph:
     """That the gradients of a case are autograd's; gives its graph."""
     roundings = ROUNDED if name.partition(",")[0] in SIXTHS else EXACT
-    return check_case(*CASES[name], one_walk=one_walk, roundings=roundings)
+    return check_case(*CASES[name], one_walk=one_walk, again=again, roundings=roundings)
 
 
 def check_case(
@@ -246,10 +249,11 @@ def check_case(
     inputs: tuple[torch.Tensor, ...],
     *,
     one_walk: bool = False,
+    again: bool = False,
     roundings: tuple[float, float] = EXACT,
 ) -> Graph:
     """That the gradients of a function are autograd's; gives its graph."""
-    graph, vjp = vjp_of(function, *inputs, one_walk=one_walk)
+    graph, vjp = vjp_of(function, *inputs, one_walk=one_walk, again=again)
     assert vjp is not None, "a row is missing"
     leaves = [x.clone().requires_grad_(x.is_floating_point()) for x in inputs]
     results = function(*leaves)

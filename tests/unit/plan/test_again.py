@@ -74,6 +74,57 @@ def test_what_takes_long_or_reads_much_is_made_once() -> None:
     assert computed_again(before, whole) is before
 
 
+def norm_gradients(m: Make, rows: int = 64, length: int = 256) -> tuple[Node, Node]:
+    """The gradients of the elements and of the weight of a norm, from its factors."""
+    x, grad, factor = m.x("x", rows, length), m.x("grad", rows, length), m.x("factor", rows, 1)
+    normal = m.mul(x, factor)
+    shared = m.mul(m.reduced("sum", m.mul(grad, normal), 1), 0.5)
+    return m.sub(grad, m.mul(normal, shared)), m.reduced("sum", m.mul(grad, normal), 0)
+
+
+def test_elements_of_columns_are_made_again_beside_rows() -> None:
+    """Rather than written by one kernel and read by the other."""
+    along, across = kernels_of(*norm_gradients(Make()))
+    assert along == ["mul", "mul", "sum", "mul", "mul", "sub"]
+    assert across == ["mul", "mul", "sum"]
+
+
+def test_elements_of_columns_that_are_stored_or_read_much_are_made_once() -> None:
+    m = Make()
+    x = m.x("x", 64, 256)
+    normal = m.mul(x, m.reduced("sum", x, 1))
+    stored = graph(normal, m.reduced("sum", normal, 0))
+    assert computed_again(stored, FEW_ROWS) is stored
+    many = m.add(m.mul(x, m.x("y", 64, 256)), m.x("z", 64, 256))
+    before = graph(m.sub(many, m.reduced("sum", many, 1)), m.reduced("sum", m.mul(many, many), 0))
+    assert computed_again(before, Parallelism()) is before
+    cubed = m.mul(m.mul(x, x), x)
+    rows_alone = graph(m.reduced("sum", cubed, 0), m.reduced("amax", m.mul(cubed, 2.0), 0))
+    assert computed_again(rows_alone, Parallelism()) is rows_alone
+
+
+def test_a_fold_whose_rows_need_it_is_not_made_apart() -> None:
+    m = Make()
+    x = m.x("x", 64, 256)
+    doubled = m.mul(x, 2.0)
+    both = [m.reduced("sum", m.mul(doubled, doubled), axis) for axis in (0, 1)]
+    before = graph(m.sub(m.sub(doubled, both[0]), both[1]))
+    assert computed_again(before, Parallelism()) is before
+
+
+def test_gradients_of_a_norm_mean_the_same() -> None:
+    made = graph(*norm_gradients(Make()))
+    plan = plan_of(*norm_gradients(Make()))
+    rng = np.random.default_rng(1)
+    feeds = {
+        node.attrs.access: rng.standard_normal(node.type.shape).astype(np.float32)
+        for node in plan.graph.inputs
+    }
+    wanted = interpret_outputs(made, feeds, {}, precision="float64")
+    for ours, exact in zip(run_plan(plan, lower(plan), feeds, {}), wanted, strict=True):
+        np.testing.assert_allclose(ours, exact, rtol=1e-4, atol=1e-4)
+
+
 def test_calls_keep_their_order() -> None:
     m = Make()
     first = m.call(m.x("x", 3, LENGTH), draws=True)

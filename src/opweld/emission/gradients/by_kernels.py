@@ -69,7 +69,7 @@ def span_by_kernels(made: BackwardPart, span: Span) -> Backward:
     if made.saving is None:
         return closed
     more = more_results(made, span)
-    names = (f"{each.name}_saving" if each.name in more else each.name for each in span.parts)
+    names = (span.saving(each) if each.name in more else each.name for each in span.parts)
     kernels = ", ".join(f'op("{name}")' for name in names)
     together = f"_{span.operator.name}_saving_together"
     return replace(closed, saving=f"lambda *args: {together}([{kernels}], *args)")
@@ -78,7 +78,7 @@ def span_by_kernels(made: BackwardPart, span: Span) -> Backward:
 def more_results(made: BackwardPart, span: Span) -> dict[str, tuple[Node, ...]]:
     """What the kernels of a span leave for its backward alone, by the names of their groups."""
     saving = made.saving.plan.groups if made.saving else ()
-    known = {f"{group.name}_saving": group for group in span.parts}
+    known = {span.saving(group): group for group in span.parts}
     return {
         known[group.name].name: group.outputs[len(known[group.name].outputs) :] for group in saving
     }

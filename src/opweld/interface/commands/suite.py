@@ -19,6 +19,7 @@ from opweld.interface.arguments import (
     Autocast,
     Baselines,
     Batch,
+    Budget,
     Debug,
     Dtype,
     Mode,
@@ -113,6 +114,7 @@ def run_command(
     autocast: Autocast = None,
     dtype: Dtype = None,
     training: Training = False,
+    memory_budget: Budget = None,
     batch: Batch = None,
     seed: Seed = None,
     algebra: Algebraic = None,
@@ -151,6 +153,7 @@ def _options(given: Mapping[str, Any]) -> Options:
     as_named = (
         "target",
         "training",
+        "memory_budget",
         "batch",
         "seed",
         "algebra",

@@ -1,0 +1,126 @@
+"""Which values the forward keeps for the backward: those of the fewest bytes that the rest can be
+computed from.
+
+All that gradients read and that depends on none is a network: each value flows into what is
+computed from it, as wide as its bytes. The sources are what is not computed twice (products, folds
+and scans), the sinks what the gradients read, and the values to keep are a minimum cut, as in
+torch._functorch.partitioners. Operands are there anyway, as a second derivative needs them, and so
+are results nearly always, as the next layer keeps them: neither costs bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ..ir.graph import Node, reached
+from ..ir.ops import Kind, Op
+from ..ir.plan import Sizes, number_at
+from .forward import Forward
+
+_FOLDS = (Kind.REDUCTION, Kind.SCAN)
+# Of bytes, so that places in the order of computing decide between values of equal bytes.
+_A_BYTE = 1 << 20
+# Elements of a row of which there is one statistic.
+_LEAST_ROW = 4
+
+
+def kept_values(
+    forward: Forward,
+    gradients: Iterable[Node],
+    outputs: tuple[Node, ...],
+    sizes: Sizes,
+    products: bool = True,
+) -> tuple[Node, ...]:
+    """The values, in the order of computing.
+
+    Args:
+        gradients: those of the results, which come in.
+        outputs: the gradients of the operands.
+        sizes: examples of symbolic sizes.
+        products: whether products, folds and scans are kept; otherwise only results are.
+    """
+    late = {node.serial for node in gradients}
+    given = {*late, *(node.serial for node in forward.operands)}
+    early: list[Node] = []
+    nodes = reached(outputs, given)
+    for node in nodes:
+        if any(each.serial in late for each in node.inputs):
+            late.add(node.serial)
+        elif node.kind is not Kind.SOURCE:
+            early.append(node)
+    by_gradients = {
+        *(each.serial for node in nodes if node.serial in late for each in node.inputs),
+        *(node.serial for node in outputs),
+    }
+    read = [node for node in early if node.serial in by_gradients]
+    results = [node for node in early if node in forward.results]
+    sources = [node for node in early if products and _is_computed_once(node, forward)]
+    network = _Network(early, read, {node.serial for node in results}, sizes)
+    with_results = network.cut([*sources, *results])
+    if not products:
+        return with_results
+    # A result is read where that is no more to read than what it is computed from.
+    cuts = with_results, network.cut(sources)
+    return min(cuts, key=lambda kept: _read_bytes(outputs, given, kept, sizes))
+
+
+def _read_bytes(
+    outputs: tuple[Node, ...], given: set[int], kept: tuple[Node, ...], sizes: Sizes
+) -> int:
+    """What the gradients read, where they begin at what is given and kept."""
+    begin = given | {node.serial for node in kept}
+    read = {each for node in reached(outputs, begin) for each in node.inputs}
+    return sum(number_at(n.type.size_bytes, sizes) for n in read if n.serial in begin)
+
+
+def _is_computed_once(node: Node, forward: Forward) -> bool:
+    return node.op is Op.CALL or (node.kind in _FOLDS and node in forward.nodes)
+
+
+class _Network:
+    """Of the values `nodes`, some are `read` by the gradients, and some are `results`."""
+
+    def __init__(
+        self, nodes: list[Node], read: list[Node], results: set[int], sizes: Sizes
+    ) -> None:
+        self._nodes, self._read, self._results, self._sizes = nodes, read, results, sizes
+        computed = (node for node in nodes if node.kind is not Kind.VIEW)
+        self._widest = max((number_at(n.type.num_elems, sizes) for n in computed), default=0)
+
+    def cut(self, sources: list[Node]) -> tuple[Node, ...]:
+        """The values of a minimum cut."""
+        if not sources or not self._read:
+            return ()
+        import networkx  # noqa: PLC0415  only with gradients, and slow to import
+
+        flow = networkx.DiGraph()
+        inside = {node.serial for node in self._nodes}
+        for place, node in enumerate(self._nodes):
+            flow.add_edge((node.serial, 0), (node.serial, 1), **self._width(node, place))
+            for operand in node.inputs:
+                if operand.serial in inside:
+                    flow.add_edge((operand.serial, 1), (node.serial, 0))
+        for node in sources:
+            flow.add_edge("forward", (node.serial, 0))
+        for node in self._read:
+            flow.add_edge((node.serial, 1), "gradients")
+        _, (before, _) = networkx.minimum_cut(flow, "forward", "gradients")
+        return tuple(
+            node
+            for node in self._nodes
+            if (node.serial, 0) in before and (node.serial, 1) not in before
+        )
+
+    def _width(self, node: Node, place: int) -> dict[str, int]:
+        """Empty where it is not to be cut: a view is kept as what it is of.
+
+        Of elements the first of a chain is kept, which has a name in the model; of what there is
+        once a row the last, which would be computed for each element.
+        """
+        if node.serial in self._results:
+            return {"capacity": 1}
+        if node.kind is Kind.VIEW:
+            return {}
+        of_rows = number_at(node.type.num_elems, self._sizes) * _LEAST_ROW <= self._widest
+        num_bytes = number_at(node.type.size_bytes, self._sizes)
+        return {"capacity": num_bytes * _A_BYTE + (-place if of_rows else place)}
