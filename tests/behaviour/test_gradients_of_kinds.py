@@ -5,6 +5,7 @@ CUDA under emulation.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -108,3 +109,39 @@ def test_frozen_filters_have_no_gradient(pair: Pair) -> None:
         loss.backward()
     assert sum("convolution_backward" in str(name) for name in count.others) == 1
     assert torch.isfinite(given[0].grad).all()
+
+
+ATTENTION = """import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.queries, self.keys, self.values = (nn.Linear(64, 64) for _ in range(3))
+
+    def forward(self, x):
+        b, t, d = x.shape
+        each = (layer(x) for layer in (self.queries, self.keys, self.values))
+        q, k, v = (y.view(b, t, 2, 32).transpose(1, 2) for y in each)
+        later = torch.ones(t, t, dtype=torch.bool, device=x.device).triu(1)
+        scores = (q @ k.transpose(-1, -2) / 5.6).masked_fill(later, float("-inf"))
+        return (torch.softmax(scores, -1) @ v).transpose(1, 2).reshape(b, t, d)
+
+
+def get_inputs():
+    return [torch.randn(2, 24, 64)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_attention_makes_its_products_again(tmp_path: Path) -> None:
+    """Its kernel leaves none of them."""
+    text = text_of("attention", ATTENTION, "mma", training=True)
+    made = pair_of_texts("attention", ATTENTION, text, 0, tmp_path)
+    head = r"^def _k\d+_attention_backward\(_kernels, _need, grad, \w+, \w+, \w+\):"
+    assert re.search(head, text, re.M)
+    require_same_as_eager(made, 2, 5e-6)

@@ -107,7 +107,8 @@ def _wanted(graph: Graph) -> dict[int, frozenset[int]]:
 class _Blocks:
     """Statements, those that not all gradients need under the condition that one is wanted that
     does. `places` are the operands whose gradients the outputs are, `wanted` the outputs that each
-    node is for; `start` gives names to gradients that nobody wants.
+    node is for; `start` gives names to gradients that nobody wants. The last of the lines stand
+    under `condition`.
     """
 
     body: Body
@@ -115,6 +116,7 @@ class _Blocks:
     wanted: Mapping[int, frozenset[int]]
     lines: list[str] = field(default_factory=list)
     optional: list[str] = field(default_factory=list)
+    condition: str = ""
 
     @property
     def start(self) -> list[str]:
@@ -155,11 +157,14 @@ class _Blocks:
         lines, self.body.lines = self.body.lines, []
         if not self._is_optional(wanted):
             self.lines += lines
+            self.condition = "" if lines else self.condition
             return
         if any(not line.startswith("#") for line in lines):
             needs = [f"_need[{self.places[number]}]" for number in sorted(wanted)]
-            self.lines.append(f"if {' or '.join(needs)}:")
+            condition = f"if {' or '.join(needs)}:"
+            self.lines += [condition] if condition != self.condition else []
             self.lines += [f"    {line}" for line in lines]
+            self.condition = condition
         for serial in self.body.texts.keys() - known:
             if not self.wanted.get(serial, frozenset()) <= wanted:
                 del self.body.texts[serial]
