@@ -75,3 +75,18 @@ def test_places_are_found_in_one_fold_and_nothing_is_scattered() -> None:
 
 def test_long_windows_that_overlap_have_no_graph() -> None:
     assert vjp_of(lambda x: torch.exp(x.unfold(2, 9, 1)), LINE)[1] is None
+
+
+@pytest.mark.parametrize(
+    ("function", "sums"),
+    [
+        (lambda x: F.avg_pool2d(x, 2, 3) * 2, 0),
+        (lambda x: F.avg_pool2d(x, 2, 2) * 2, 0),
+        (lambda x: F.max_pool2d(x, 3, 3) * 2, 0),
+        (lambda x: F.avg_pool2d(x, 2, 1) * 2, 1),
+    ],
+)
+def test_windows_side_by_side_need_no_sum(function: Function, sums: int) -> None:
+    _, vjp = vjp_of(function, PLANE)
+    assert vjp is not None
+    assert [node.op for node in vjp.graph.nodes()].count(Op.SUM) == sums
