@@ -82,6 +82,9 @@ class Options:
         "stay: from 1, what is quickest, to 0, where products are computed again.",
         "--memory-budget",
     )
+    counts_kept: bool = _option(
+        False, "Count the bytes that are kept for gradients, and those that PyTorch keeps."
+    )
     batch: int | None = _option(
         None, "Cut the leading dimension of the model's inputs to this size.", "--batch"
     )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from tests.behaviour.products import pair_of_texts, text_of
 from torch.utils.checkpoint import checkpoint
 
 from opweld.driver import compile_file
+from opweld.driver.kept_bytes import kept_by
 from opweld.options import Options
 
 SOURCE = """import torch
@@ -209,6 +212,26 @@ def test_what_is_kept_is_little(pair: Pair) -> None:
     assert any(name.startswith("rsqrt") for name in kept)
     assert all("gt_out" in line and "linear_out" not in line for line in products)
     assert bool(products) is ("__global__" in pair.text)
+
+
+def test_the_plan_says_what_is_kept(tmp_path: Path) -> None:
+    """As many bytes as autograd's hook sees of the module that was made."""
+    path = tmp_path / "training.py"
+    path.write_text(SOURCE, "utf-8")
+    options = Options(target="cpu", check=False, training=True, counts_kept=True)
+    compiled = compile_file(path, options)
+    new = load_file(tmp_path / "training_new.py", compiled.text)
+    torch.manual_seed(0)
+    model, inputs = new.ModelNew(), new.get_inputs()
+    own, eager, theirs = (
+        float(number) * 1e6 for number in re.findall(r"([\d.e+-]+) MB by", compiled.stages["kept"])
+    )
+    staying = [*model.parameters(), *model.buffers(), *inputs]
+    assert own == pytest.approx(kept_by(lambda: model(*inputs), staying), rel=1e-3)
+    original = load_file(tmp_path / "original.py", SOURCE).Model()
+    staying = [*original.parameters(), *inputs]
+    assert eager == pytest.approx(kept_by(lambda: original(*inputs), staying), rel=1e-3)
+    assert 0 < own < eager and 0 < theirs < eager
 
 
 def test_without_memory_products_are_computed_again(

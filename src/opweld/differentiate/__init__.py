@@ -7,7 +7,7 @@ from these, inside the kernels that need it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
 from ..ir.graph import Graph, Leaf, Node, Origin, arena_of
@@ -23,14 +23,19 @@ from .maker import Maker
 
 
 def differentiate(
-    graph: Graph, group: Group, operator: Operator, sizes: Sizes = (), again: bool = False
+    graph: Graph,
+    group: Group,
+    operator: Operator,
+    sizes: Sizes = (),
+    again: bool = False,
+    staying: Container[int] = (),
 ) -> Vjp | None:
     """The gradients of the operands of `group`, as it is compiled, by the names that `operator`
     has; None where some operation on the way has no row, or all are zero everywhere.
 
     `sizes` are examples of symbolic sizes. With `again`, products are computed again, too, and
-    nothing is kept but operands and results. So they are of attention, as a kernel of it leaves
-    none of its products.
+    nothing is kept but operands and the results whose places are `staying`, which somebody else
+    keeps. So they are of attention, as a kernel of it leaves none of its products.
     """
     if any(argument.listed is not None for argument in operator.arguments):
         return None
@@ -51,7 +56,7 @@ def differentiate(
     if not gradients or not gradients.keys() <= {*places}:
         return None
     outputs = tuple(gradients.get(place) or _zero(forward, place) for place in places)
-    kept = kept_values(forward, sweep.of_results, outputs, sizes, products=not again)
+    kept = kept_values(forward, sweep.of_results, outputs, sizes, not again, staying)
     lines = {**forward.origins, **sweep.origins}
     made = cut(forward, sweep.of_results, outputs, kept, lines)
     arena = arena_of(graph, Graph(group.name, (), (), group.outputs, Leaf(0)))

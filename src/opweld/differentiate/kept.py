@@ -5,12 +5,12 @@ All that gradients read and that depends on none is a network: each value flows 
 computed from it, as wide as its bytes. The sources are what is not computed twice (products, folds
 and scans), the sinks what the gradients read, and the values to keep are a minimum cut, as in
 torch._functorch.partitioners. Operands are there anyway, as a second derivative needs them, and so
-are results nearly always, as the next layer keeps them: neither costs bytes.
+are results that a next layer keeps as its operands: neither costs bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from ..ir.graph import Node, reached
 from ..ir.ops import Kind, Op
@@ -30,6 +30,7 @@ def kept_values(
     outputs: tuple[Node, ...],
     sizes: Sizes,
     products: bool = True,
+    staying: Container[int] = (),
 ) -> tuple[Node, ...]:
     """The values, in the order of computing.
 
@@ -38,6 +39,7 @@ def kept_values(
         outputs: the gradients of the operands.
         sizes: examples of symbolic sizes.
         products: whether products, folds and scans are kept; otherwise only results are.
+        staying: the places of the results that are kept anyway.
     """
     late = {node.serial for node in gradients}
     given = {*late, *(node.serial for node in forward.operands)}
@@ -55,22 +57,23 @@ def kept_values(
     read = [node for node in early if node.serial in by_gradients]
     results = [node for node in early if node in forward.results]
     sources = [node for node in early if products and _is_computed_once(node, forward)]
-    network = _Network(early, read, {node.serial for node in results}, sizes)
-    with_results = network.cut([*sources, *results])
+    free = {node.serial for at, node in enumerate(forward.results) if at in staying}
+    network = _Network(early, read, free, sizes)
     if not products:
-        return with_results
+        return network.cut([node for node in results if node.serial in free])
+
+    def cost(kept: tuple[Node, ...]) -> tuple[int, int]:
+        """The bytes that are kept for it, and those that the gradients read."""
+        begin = given | {node.serial for node in kept}
+        inputs = {each for node in reached(outputs, begin) for each in node.inputs}
+        dear = [node for node in kept if node.serial not in free]
+        return (
+            sum(number_at(node.type.size_bytes, sizes) for node in dear),
+            sum(number_at(n.type.size_bytes, sizes) for n in inputs if n.serial in begin),
+        )
+
     # A result is read where that is no more to read than what it is computed from.
-    cuts = with_results, network.cut(sources)
-    return min(cuts, key=lambda kept: _read_bytes(outputs, given, kept, sizes))
-
-
-def _read_bytes(
-    outputs: tuple[Node, ...], given: set[int], kept: tuple[Node, ...], sizes: Sizes
-) -> int:
-    """What the gradients read, where they begin at what is given and kept."""
-    begin = given | {node.serial for node in kept}
-    read = {each for node in reached(outputs, begin) for each in node.inputs}
-    return sum(number_at(n.type.size_bytes, sizes) for n in read if n.serial in begin)
+    return min(network.cut([*sources, *results]), network.cut(sources), key=cost)
 
 
 def _is_computed_once(node: Node, forward: Forward) -> bool:
@@ -78,12 +81,10 @@ def _is_computed_once(node: Node, forward: Forward) -> bool:
 
 
 class _Network:
-    """Of the values `nodes`, some are `read` by the gradients, and some are `results`."""
+    """Of the values `nodes`, some are `read` by the gradients, and some are `free`."""
 
-    def __init__(
-        self, nodes: list[Node], read: list[Node], results: set[int], sizes: Sizes
-    ) -> None:
-        self._nodes, self._read, self._results, self._sizes = nodes, read, results, sizes
+    def __init__(self, nodes: list[Node], read: list[Node], free: set[int], sizes: Sizes) -> None:
+        self._nodes, self._read, self._free, self._sizes = nodes, read, free, sizes
         computed = (node for node in nodes if node.kind is not Kind.VIEW)
         self._widest = max((number_at(n.type.num_elems, sizes) for n in computed), default=0)
 
@@ -117,7 +118,7 @@ class _Network:
         Of elements the first of a chain is kept, which has a name in the model; of what there is
         once a row the last, which would be computed for each element.
         """
-        if node.serial in self._results:
+        if node.serial in self._free:
             return {"capacity": 1}
         if node.kind is Kind.VIEW:
             return {}

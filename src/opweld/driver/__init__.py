@@ -7,7 +7,6 @@ code.
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,27 +17,27 @@ from typing import Any
 import torch
 import torch._dynamo  # torch.export imports it at its first call, for more than a second
 
-from opweld import __version__
 from opweld.capture import Asked, capture, capture_submodules
 from opweld.capture.flags import allows_tf32, allows_tf32_convolutions
 from opweld.compiled import Compiled
 from opweld.driver.backwards import backward_text, backwards_of, head_lines
 from opweld.driver.costs import costs_of
+from opweld.driver.head import AS_IT_IS, head_of, title
+from opweld.driver.kept_bytes import kept_text
 from opweld.driver.rows import kept_row, left_row, line_texts, rows_of
-from opweld.emission.classes import submodules_of
 from opweld.emission.replay import replay
 from opweld.emit import emit
 from opweld.errors import CaptureError, OriginalKept
 from opweld.inputs import cut_batch, on_device
 from opweld.ir.check import check
-from opweld.ir.contract import Capture, Needs, Submodule, Variant
+from opweld.ir.contract import Capture, Needs, Variant
 from opweld.ir.graph import arena_of
 from opweld.ir.kernels.reduction import Lowered
 from opweld.ir.kernels.shared import kernels_of, sharing
 from opweld.ir.kernels.source import NO_LIBRARIES
 from opweld.ir.loop import loop_of
 from opweld.ir.measured import Table, Tunable
-from opweld.ir.original import BackwardPart, Original, Part, bodies_of, forwards_of
+from opweld.ir.original import BackwardPart, Original, Part, forwards_of
 from opweld.ir.plan import Conditions, Plan, PointwiseSchedule, Sizes
 from opweld.ir.rules.algebra import Algebra
 from opweld.ir.rules.effects import file_lines, plan_lines, saved_flops
@@ -115,7 +114,7 @@ def compile_module(
         if found is None:
             raise
         captured = found
-    return _compile(trace, Ready(captured, original, target), options, table)
+    return _compile(trace, Ready(captured, original, target, call), options, table)
 
 
 def _by_submodules(
@@ -159,6 +158,7 @@ class Ready:
     captured: Capture
     original: Original
     target: Target
+    call: OnDevice | None = None
 
 
 def capture_file(path: Path, options: Options, on_stage: OnStage = lambda stage: None) -> Ready:
@@ -241,11 +241,13 @@ def _compile(trace: Trace, ready: Ready, options: Options, table: Table) -> Comp
     replays = any(map(replay, forwards_of(parts)))
     calls = trace.run("host", host, everything, target.language, replays)
     changed = dict.fromkeys(line for each in lines for line in each.head)
-    head = "\n".join([_head(original, target, parts, captured), *head_lines(backwards), *changed])
+    head = "\n".join([head_of(original, target, parts, captured), *head_lines(backwards), *changed])
     text = trace.run(
         "emit", emit, original, parts, libraries(source, calls), head, needs_of(options), backwards
     )
     _note_texts(trace, captured, lines, backwards, text)
+    if backwards and options.counts_kept and ready.call:
+        trace.note("kept", kept_text(parts[0], backwards, *ready.call))
     trace.note("kernel", "\n".join(map(to_text, kernels)))
     trace.note("source", source.text, ".cu" if "__global__" in source.text else ".cpp")
     kernel_texts = {kernel.group: kernel.text.strip("\n") for kernel in source.kernels}
@@ -352,45 +354,13 @@ def _conditions(variant: Variant, options: Options) -> Conditions:
 
 def _as_it_is(trace: Trace, original: Original, target: Target, refusal: CaptureError) -> Compiled:
     """The file of a module that no graph can stand for: ModelNew is the original."""
-    head = f"{_title(original, target)}\n{AS_IT_IS}: {refusal.sentence}."
+    head = f"{title(original, target)}\n{AS_IT_IS}: {refusal.sentence}."
     text = trace.run("emit", emit, original, (), NO_LIBRARIES, head)
     trace.note("plan", f"plan for {target.name}\nforward  library\n  reason: {refusal}\n")
     trace.note("emit", text)
     row = left_row("", str(refusal))
     left = ((row.name, row.reason),)
     return Compiled(text, target.name, (row,), trace.texts, left, (), trace.seconds)
-
-
-AS_IT_IS = "No operation of it is fused: ModelNew is the original"
-
-
-def _title(original: Original, target: Target) -> str:
-    return f"ModelNew for {original.file}, by opweld {__version__} for {target.name}."
-
-
-def _head(original: Original, target: Target, parts: tuple[Part, ...], captured: Capture) -> str:
-    """The first lines of the emitted file: what it is, and what was fused."""
-    submodules = submodules_of(parts)
-    whole = [(part, *bodies_of(part, parts)) for part in forwards_of(parts)]
-    fusing = next((own for own in whole if any(part.fuses for part in own)), whole[0])
-    shown = [own[0] for own in submodules.values()] or fusing
-    groups = [group for part in shown for group in part.plan.groups if group.fused]
-    lines = [_title(original, target)]
-    if submodules:
-        lines.append(f"The forward runs as it is: {captured.left[0][1]}. With kernels are")
-        lines += [f"{kind.name}: {_shortened(kind)}." for kind in submodules]
-    reasons = {group.name: group.as_compiled.reason for group in reversed(groups)}
-    for name, count in Counter(group.name for group in groups).items():
-        often = f" ({count} times)" if count > 1 else ""
-        lines.append(f"{name}{often}: {reasons[name]}.")
-    if not groups and not any(part.runs for part in parts):
-        lines.append(f"{AS_IT_IS}.")
-    return "\n".join(lines)
-
-
-def _shortened(kind: Submodule) -> str:
-    most, paths = 4, kind.paths
-    return ", ".join(paths if len(paths) <= most else (*paths[: most - 1], "...", paths[-1]))
 
 
 def _gpu() -> tuple[tuple[int, int] | None, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from opweld.differentiate import differentiate
@@ -10,7 +10,7 @@ from opweld.driver.budget import Choice, saved_bytes, saved_of, within
 from opweld.driver.span_backwards import Down, span_backwards
 from opweld.emission.spans import names_alone, spans_of
 from opweld.ir.expr import evaluate
-from opweld.ir.graph import Graph, reached
+from opweld.ir.graph import Graph, Node, consumers, reached
 from opweld.ir.kernels.reduction import Lowered
 from opweld.ir.kernels.shared import fused_groups_of, sharing
 from opweld.ir.operator import Operator
@@ -57,10 +57,11 @@ class _Differentiated:
     group: Group
     operator: Operator
     sizes: Sizes
+    staying: frozenset[int]
     first: Vjp
 
     def vjp(self, trace: Trace, again: bool) -> Vjp:
-        given = self.graph, self.group, self.operator, self.sizes, again
+        given = self.graph, self.group, self.operator, self.sizes, again, self.staying
         vjp = trace.run("plan", differentiate, *given)
         assert vjp is not None, "it has gradients"
         return vjp
@@ -77,6 +78,7 @@ def _differentiated(trace: Trace, parts: tuple[Part, ...]) -> list[_Differentiat
     found: list[_Differentiated] = []
     known: set[str] = set()
     for part in parts:
+        users = consumers(part.plan.graph.nodes())
         fused = fused_groups_of((part,))
         alone = names_alone(part.plan, spans_of(part.plan, {each.name: each for *_, each in fused}))
         for graph, group, _, operator in fused:
@@ -84,11 +86,22 @@ def _differentiated(trace: Trace, parts: tuple[Part, ...]) -> list[_Differentiat
             if operator.name not in alone - known or group.tail is not None:
                 continue
             known.add(operator.name)
-            sizes = _examples(part, group)
-            vjp = trace.run("plan", differentiate, graph, group, operator, sizes)
+            sizes, staying = _examples(part, group), _staying(part, group, users)
+            given = graph, group, operator, sizes, False, staying
+            vjp = trace.run("plan", differentiate, *given)
             if vjp is not None:
-                found.append(_Differentiated(part, graph, group, operator, sizes, vjp))
+                found.append(_Differentiated(part, *given[:4], staying, vjp))
     return found
+
+
+def _staying(part: Part, group: Group, users: Mapping[int, tuple[Node, ...]]) -> frozenset[int]:
+    """The places of results that others read, wherever the group is: these keep their operands."""
+    places = frozenset(range(len(group.outputs)))
+    for each in part.plan.groups:
+        if each.as_compiled is group:
+            read = (at for at, node in enumerate(each.outputs) if users[node.serial])
+            places &= frozenset(read)
+    return places
 
 
 def _backward(trace: Trace, each: _Differentiated, vjp: Vjp, down: Down) -> list[BackwardPart]:

@@ -11,7 +11,7 @@ from opweld.emission.body import span_text
 from opweld.emission.spans import Span, spans_of
 from opweld.ir.contract import Variant
 from opweld.ir.expr import evaluate
-from opweld.ir.graph import Node
+from opweld.ir.graph import Node, consumers
 from opweld.ir.kernels.shared import fused_groups_of
 from opweld.ir.operator import Operator
 from opweld.ir.original import BackwardPart, Part, Vjp
@@ -59,10 +59,11 @@ def _backward(
 
 def _vjp(trace: Trace, part: Part, span: Span, sizes: Sizes) -> Vjp | None:
     """Of what it keeps each value is one that a kernel of the span computes."""
-    whole = span.whole.as_compiled
+    whole, users = span.whole.as_compiled, consumers(part.plan.graph.nodes())
+    staying = {at for at, node in enumerate(span.whole.outputs) if users[node.serial]}
     own = {node.serial for group in span.parts for node in group.as_compiled.nodes}
     for again in (False, True):
-        given = part.plan.graph, whole, span.operator, sizes, again
+        given = part.plan.graph, whole, span.operator, sizes, again, staying
         vjp = trace.run("plan", differentiate, *given)
         if vjp is None or own >= {node.serial for node in saved_of(whole, vjp)}:
             return vjp

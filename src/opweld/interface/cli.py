@@ -311,6 +311,7 @@ def plan_command(
             batch=batch,
             training=training,
             memory_budget=memory_budget,
+            counts_kept=training and stage == "plan",
             algebra=algebra,
             check=False,
             time_limit_s=time_limit,
@@ -321,6 +322,8 @@ def plan_command(
         stages = compile_in_child(model, options).stages
         # Where ModelNew is the original there is nothing but a plan that says why.
         print(stages.get(stage, stages["plan"]).rstrip("\n"))
+        if "kept" in stages:
+            print(stages["kept"])
         return 0
 
     exit_with(run, debug)

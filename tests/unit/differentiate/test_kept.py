@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from tests.unit.differentiate.test_rows import CASES, Function, check, vjp_of
@@ -13,12 +15,12 @@ from opweld.ir.original import Vjp
 from opweld.ir.types import DType
 
 
-def kept_by(function: Function, *inputs: torch.Tensor, again: bool = False) -> list[Op]:
-    return [node.op for node in found(function, *inputs, again=again).kept]
+def kept_by(function: Function, *inputs: torch.Tensor, **given: Any) -> list[Op]:
+    return [node.op for node in found(function, *inputs, **given).kept]
 
 
-def found(function: Function, *inputs: torch.Tensor, again: bool = False) -> Vjp:
-    _, vjp = vjp_of(function, *inputs, again=again)
+def found(function: Function, *inputs: torch.Tensor, **given: Any) -> Vjp:
+    _, vjp = vjp_of(function, *inputs, **given)
     assert vjp is not None
     return vjp
 
@@ -36,6 +38,16 @@ def test_a_test_of_a_product_is_kept_as_bits() -> None:
 def test_a_result_that_says_all_is_kept_alone() -> None:
     assert kept_by(lambda x, w: F.relu(linear(x, w)), WIDE, SQUARE) == [Op.RELU]
     assert kept_by(lambda x: torch.softmax(x, 1), X) == [Op.DIV]
+
+
+def test_a_result_that_nobody_keeps_costs_its_bytes() -> None:
+    def relu(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return F.relu(linear(x, w))
+
+    assert kept_by(relu, WIDE, SQUARE, staying=()) == [Op.LE]
+    assert kept_by(relu, WIDE, SQUARE, staying=(), again=True) == []
+    assert kept_by(torch.tanh, X, staying=()) == []
+    assert kept_by(lambda x: torch.softmax(x, 1), X, staying=()) == [Op.AMAX, Op.SUM]
 
 
 def test_a_result_that_the_kept_product_says_is_not_read() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import replace
 from typing import Any
 
@@ -171,10 +171,14 @@ CASES = {**{name: case for name, case in CLOSED.items() if name not in LEFT_OUT}
 
 
 def vjp_of(
-    function: Function, *inputs: torch.Tensor, one_walk: bool = False, again: bool = False
+    function: Function,
+    *inputs: torch.Tensor,
+    one_walk: bool = False,
+    again: bool = False,
+    staying: Container[int] = range(9),
 ) -> tuple[Graph, Vjp | None]:
     """A function as one group, and its gradients; folds over a row in `one_walk` maybe, and what is
-    costly computed `again` maybe.
+    costly computed `again` maybe. The results at the places `staying` are kept by others.
     """
     graph = graph_of(module_of(lambda self, *args: function(*args)), *inputs, batch=False)
     graph = simplify(graph, arena_of(graph)).graph
@@ -183,7 +187,7 @@ def vjp_of(
     given = (GroupKind.POINTWISE, nodes, graph.inputs, graph.outputs, None, NO_ESTIMATE, "")
     group = Group("k1", *given)
     operator = operator_over(group, tuple("abcdef"[: len(inputs)]))
-    return graph, differentiate(graph, group, operator, again=again)
+    return graph, differentiate(graph, group, operator, (), again, staying)
 
 
 def called(attrs: CallAttrs, operands: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
