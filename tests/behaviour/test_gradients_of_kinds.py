@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from tests.behaviour.emitted import CountCalls, Pair, leaves, load_file
+from tests.behaviour.emitted import CountCalls, Pair, kernels_in, leaves, load_file
 from tests.behaviour.products import pair_of_texts, text_of
 from tests.behaviour.test_training import require_same_as_eager, total
 
@@ -109,6 +110,31 @@ def test_frozen_filters_have_no_gradient(pair: Pair) -> None:
         loss.backward()
     assert sum("convolution_backward" in str(name) for name in count.others) == 1
     assert torch.isfinite(given[0].grad).all()
+
+
+def test_gradcheck_in_double(tmp_path: Path) -> None:
+    """Also of gradients of gradients, which are the reference's."""
+    source = SOURCE.replace("(3, 4, 8, 8)", "(1, 4, 5, 6)").replace("(3, 12)", "(1, 12)")
+    source = re.sub(r"torch\.randn\((.*?)\)", r"torch.randn(\1, dtype=torch.float64)", source)
+    source = source.replace("padding=1)", "padding=1).double()")
+    source = source.replace("nn.Embedding(11, 12)", "nn.Embedding(11, 12).double()")
+    path = tmp_path / "doubles.py"
+    path.write_text(source, "utf-8")
+    text = compile_file(path, Options(target="cpu", check=False, training=True)).text
+    new = load_file(tmp_path / "doubles_new.py", text)
+    torch.manual_seed(3)
+    model, inputs = new.ModelNew(), [x.requires_grad_() for x in new.get_inputs()]
+    given = (*inputs, *model.parameters())
+    names = [name for name, _ in model.named_parameters()]
+
+    def run(image: torch.Tensor, rows: torch.Tensor, *values: torch.Tensor) -> Any:
+        named = dict(zip(names, values, strict=True))
+        return torch.func.functional_call(model, named, (image, rows))
+
+    loss = total(tuple(leaves(run(*given))))
+    assert kernels_in(loss.backward) > 5
+    assert torch.autograd.gradcheck(run, given, fast_mode=True)
+    assert torch.autograd.gradgradcheck(run, given, fast_mode=True)
 
 
 ATTENTION = """import torch
