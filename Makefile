@@ -1,7 +1,7 @@
 # Every target is one plain command that works without make, too. demo and test make an environment
 # of their own where none is active; the others are for whoever has one.
 .DEFAULT_GOAL := help
-.PHONY: help unit compile device test all device-all golden bench lint docs demo
+.PHONY: help unit compile device test all device-all golden bench lint docs site demo
 
 help:  ## print the targets
 	@sed -n 's/^\([a-z-]*\):  ## /\1	/p' $(MAKEFILE_LIST) | expand -t 12
@@ -39,3 +39,6 @@ lint:  ## the checks of .ci/run
 
 docs:  ## rewrite the generated parts of the documentation
 	python3 docs/generate.py
+
+site:  ## build the pages as a site, in out/site; needs '.[docs]'
+	python3 -m mkdocs build --strict

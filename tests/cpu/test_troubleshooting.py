@@ -1,17 +1,14 @@
-"""Every message of the troubleshooting page is one that opweld says; the examples of the first
-page run.
-"""
+"""Every message of the troubleshooting page is one that opweld says."""
 
 from __future__ import annotations
 
 import re
-import textwrap
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.cpu.test_bad_input import MODEL, model, refused
+from tests.cpu.test_bad_input import model, refused
 from tests.shipping.test_wheel import shipped_for
 from typer.testing import CliRunner
 
@@ -117,14 +114,3 @@ def test_the_message_is_said(number: int, tmp_path: Path) -> None:
     pattern = ".*".join(re.escape(part) for part in ROWS[number].split("..."))
     message = list(SAYS.values())[number](tmp_path)
     assert re.search(pattern, message, re.DOTALL), message
-
-
-def test_the_first_page_runs(tmp_path: Path) -> None:
-    """As it stands there: the model file, then the call from Python."""
-    page = (DOCS / "getting-started.md").read_text("utf-8")
-    blocks = re.findall(r"<!-- run:\w+ -->\n +```python\n(.*?)\n +```", page, re.DOTALL)
-    assert len(blocks) == 2 and "class Model" in MODEL
-    path = tmp_path / "first.py"
-    path.write_text(textwrap.dedent(blocks[0]))
-    module = import_file(path, "first_page")
-    exec(compile(textwrap.dedent(blocks[1]), "api", "exec"), vars(module))

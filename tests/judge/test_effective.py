@@ -139,6 +139,38 @@ def test_a_precision_is_accepted_up_to_its_own_error(
     assert judgement.verdict.precision == rounded, "what is accepted changes no name"
 
 
+ROUNDED_INPUT = """
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.sin(x * 3.0)
+
+def get_inputs():
+    return [torch.randn(9, 33)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "old", "new"),
+    [
+        (PRODUCT, "self.fc(x)", "F.linear(low(x), low(self.fc.weight), self.fc.bias)"),
+        (ROUNDED_INPUT, "x * 3.0", "low(x) * 3.0"),
+    ],
+    ids=["product", "sin"],
+)
+def test_rounding_what_comes_in_is_accepted(model: str, old: str, new: str, tmp_path: Path) -> None:
+    """And no more: of other numbers than the format's nothing is."""
+    assert old in model
+    for low, passes in (("t.bfloat16().float()", True), ("t.to(torch.float8_e5m2).float()", False)):
+        head = f"def low(t):\n    return {low} if t.dtype is torch.float32 else t\n"
+        text = head + model.replace(old, new)
+        candidate = text.replace("class Model(", "class ModelNew(")
+        judgement = judge_pair(tmp_path, model, candidate, precision="bf16")
+        assert judgement.verdict.passed is passes, judgement.verdict.reason
+
+
 def test_the_nearest_marks_give_the_name() -> None:
     marks = {"TF32": (1e-4, 3e-4), "bfloat16": (1e-3,), "float16": (1e-4, math.inf)}
     assert name_of([Observation(9e-4, marks)]) == "bfloat16-like"

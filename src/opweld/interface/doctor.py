@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from packaging.version import Version
 from rich.console import Console
 
 from opweld import sandbox
@@ -88,7 +89,7 @@ def torch() -> Finding:
     version = _installed("torch")
     if version is None:
         return Finding("torch", MISSING, "not installed", INSTALL_TORCH)
-    if _leading(version) < LEAST_TORCH:
+    if Version(version).release < LEAST_TORCH:
         return Finding("torch", MISSING, f"{version} is too old", INSTALL_TORCH)
     return Finding("torch", OK, version)
 
@@ -209,10 +210,6 @@ def _installed(package: str) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _leading(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
 
 
 def _run(command: Sequence[str]) -> tuple[int, str]:

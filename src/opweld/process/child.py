@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from opweld.sandbox import OFF, Sandbox, confined, launched
 
 UNUSED = Sandbox(OFF)
@@ -199,28 +201,12 @@ def _signal_members(session: int, number: int) -> bool:
 
 
 def _session_members(session: int) -> tuple[int, ...]:
-    if not Path("/proc/self/stat").exists():
-        return _group_members(session)
-    return tuple(pid for pid in _all_processes() if _living_session(pid) == session)
+    return tuple(p.pid for p in psutil.process_iter(["status"]) if _lives_in(p, session))
 
 
-def _all_processes() -> list[int]:
-    return sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
-
-
-def _living_session(pid: int) -> int | None:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return None
-    # pid (command) state ppid pgrp session ...; the command may hold spaces and parentheses.
-    state, _, _, session = stat.rpartition(b")")[2].split()[:4]
-    return None if state in (b"Z", b"X") else int(session)
-
-
-def _group_members(group: int) -> tuple[int, ...]:
-    try:
-        os.killpg(group, 0)
-    except (ProcessLookupError, PermissionError):
-        return ()
-    return (-group,)
+def _lives_in(process: psutil.Process, session: int) -> bool:
+    if process.info["status"] in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+        return False
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        return os.getsid(process.pid) == session
+    return False

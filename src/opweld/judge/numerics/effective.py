@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from opweld.judge.load import Call, seed_all
@@ -221,21 +222,26 @@ def _is_dense(name: str, args: tuple[Any, ...]) -> bool:
 
 
 class Lowered(TorchDispatchMode):
-    """Rounds what float32 and float64 operations take, and, everywhere, what they give. `acted`
-    says whether a factor was rounded.
+    """Rounds the factors of products, or, everywhere, what operations of float32 and float64 take
+    and give. `acted` says whether a factor of a product alone was rounded.
     """
 
     def __init__(self, lowering: Lowering) -> None:
         super().__init__()
         self._lowering = lowering
+        # Inputs and weights of a float64 run are of float32 anyway.
+        self._rounds_operands = lowering.everywhere and lowering.name != FLOAT32
         self.acted = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if not self._lowering.everywhere:
             return func(*self._factors(func.overloadpacket.__name__, args), **kwargs)
+        mutable = func._schema.is_mutable
+        if self._rounds_operands and not (func.is_view or mutable):
+            args, kwargs = pytree.tree_map_only(Tensor, self._rounded, (args, kwargs))
         out = func(*args, **kwargs)
-        return out if func.is_view else self._results(out, func._schema.is_mutable)
+        return out if func.is_view else self._results(out, mutable)
 
     def _factors(self, name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
         factors = FACTORS.get(name, ())

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from opweld.judge.process.processes import MARK, await_end, descendants, kill, marked
 from opweld.judge.values import to_plain
 from opweld.process.child import end_session
@@ -181,7 +183,7 @@ def _new_folder() -> Path:
     root = Path(tempfile.gettempdir())
     for left in root.glob(f"{_FOLDER}-*-*/{_MARK_FILE}"):
         owner = left.parent.name.split("-")[1]
-        if owner.isdecimal() and not Path(f"/proc/{owner}").exists():
+        if owner.isdecimal() and not psutil.pid_exists(int(owner)):
             with contextlib.suppress(OSError):
                 for pid in marked(left.read_text("ascii")):
                     kill(pid)
