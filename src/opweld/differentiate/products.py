@@ -81,22 +81,21 @@ def parts_of(m: Maker, node: Node, g: Node) -> Parts | None:
 def _einsum(m: Maker, node: Node, g: Node) -> Parts | None:
     """Each is an einsum of the gradient and the other operands."""
     equation, given, *_ = node.attrs.arguments
-    places = [each.index for each in given]
-    if places != list(range(len(node.inputs))):
-        return None
     read, arrow, result = equation.replace(" ", "").partition("->")
-    terms = read.split(",")
+    terms, operands = read.split(","), [node.inputs[each.index] for each in given]
     if not arrow or "." in equation or any(len({*term}) != len(term) for term in terms):
         return None
-    found: list[Node] = []
-    for place, x in enumerate(node.inputs):
+    found: dict[int, Node] = {}
+    for place, x in enumerate(operands):
         others = [*terms[:place], *terms[place + 1 :]]
         if not {*terms[place]} <= {*"".join(others), *result}:
             return None  # a sum of its own alone
-        nodes = (g, *node.inputs[:place], *node.inputs[place + 1 :])
+        nodes = (g, *operands[:place], *operands[place + 1 :])
         text = f"{','.join([result, *others])}->{terms[place]}"
-        operands = tuple(Operand(at) for at in range(len(nodes)))
+        places = tuple(Operand(at) for at in range(len(nodes)))
         kind = TensorType(g.type.dtype, x.type.shape)
-        attrs = CallAttrs(node.attrs.target, (text, operands), (), (kind,), "a gradient")
-        found.append(m.arena.call(nodes, attrs))
-    return tuple(found)
+        attrs = CallAttrs(node.attrs.target, (text, places), (), (kind,), "a gradient")
+        part = m.arena.call(nodes, attrs)
+        known = found.get(given[place].index)
+        found[given[place].index] = part if known is None else m.add(known, part)
+    return tuple(found[at] for at in range(len(node.inputs)))

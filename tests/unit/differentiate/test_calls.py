@@ -83,6 +83,7 @@ CASES: dict[str, tuple[Function, tuple[torch.Tensor, ...]]] = {
         (normal(2, 1, 3, 4), normal(5, 4, 2)),
     ),
     "einsum": (lambda x, y: torch.einsum("ij,kj->ik", x, y).tanh(), (normal(4, 3), normal(5, 3))),
+    "einsum of one with itself": (lambda x: torch.einsum("ij,kj->ik", x, x).tanh(), (ROWS,)),
     "einsum of three": (
         lambda x, y, z: torch.einsum("bi,ij,bjk->bk", x, y, z).tanh(),
         (normal(2, 3), normal(3, 4), normal(2, 4, 5)),
