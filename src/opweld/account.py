@@ -16,7 +16,7 @@ from typing import Any
 from opweld import __version__
 from opweld.compiled import Compiled, PlanRow
 from opweld.give_back import Decision
-from opweld.judge.values import Environment, Judgement, KernelTiming, Timing, Verdict
+from opweld.judge.values import Environment, Judgement, KernelTiming, LossCurves, Timing, Verdict
 from opweld.options import Options
 from opweld.pipeline import Delivery
 
@@ -75,6 +75,7 @@ class Account:
     sources: dict[str, str] = field(default_factory=dict)
     kernel_texts: dict[str, str] = field(default_factory=dict)
     line_texts: dict[str, str] = field(default_factory=dict)
+    curves: LossCurves | None = None
 
 
 def of_delivery(delivery: Delivery, command: str | None = None) -> Account:
@@ -144,6 +145,7 @@ def _head(
         "command": command,
         "verdict": judgement.verdict if judgement else None,
         "degenerate": judgement.degenerate if judgement else None,
+        "curves": judgement.curves if judgement else None,
         "timing": judgement.timing if judgement else None,
         "timing_error": judgement.timing_error if judgement else None,
         "kernel_calls": judgement.kernel_calls if judgement else {},

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.behaviour.emitted import Pair, make_pair
 from tests.behaviour.models import SOURCES
+from tests.behaviour.stepping import trained_pair
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +33,12 @@ def pairs(build_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[
 @pytest.fixture(scope="session", params=tuple(SOURCES))
 def pair(request: pytest.FixtureRequest, pairs: dict[str, Pair]) -> Pair:
     return pairs[request.param]
+
+
+@pytest.fixture(scope="session")
+def trained(build_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    """With kernels for gradients, and under autocast."""
+    return trained_pair(tmp_path_factory.mktemp("trained"))
 
 
 @pytest.fixture(scope="session")

@@ -166,7 +166,8 @@ def get_init_inputs():
 def test_a_judgement_has_the_times_of_a_step(tmp_path) -> None:
     """In two processes, as always."""
     new = SOURCE.replace("class Model(", "class ModelNew(")
-    settings = Settings(device="cpu", step=True, num_runs=3, baselines=("eager",), budget_s=0.2)
+    asked = {"num_runs": 3, "baselines": ("eager",), "budget_s": 0.2, "training_steps": 6}
+    settings = Settings(device="cpu", step=True, **asked)
     found = judge_pair(*write_pair(tmp_path, SOURCE, new), settings)
     assert found.timing is not None and found.timing.step is not None, found
     assert any(check.name == NAME and not check.skipped for check in found.verdict.checks)

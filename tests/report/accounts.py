@@ -15,6 +15,7 @@ from opweld.judge.values import (
     Errors,
     Judgement,
     KernelTiming,
+    LossCurves,
     OutputErrors,
     Samples,
     StepTiming,
@@ -101,6 +102,7 @@ JUDGEMENT = Judgement(
     ),
     ENVIRONMENT,
     seed=3,
+    curves=LossCurves(5, 200, 200, "float64", 2.0, 0.5, 1e-7, 1.25e-7, 0.8),
 )
 COMPILED = Compiled(
     "text",
@@ -153,6 +155,7 @@ def hostile(word: str) -> Account:
         timing_error=word,
         kernels=tuple(replace(each, name=word + each.name) for each in made.kernels),
         degenerate=word,
+        curves=LossCurves(5, 9, 200, word, 2.0, 0.5, 1e-7, 1.25e-7, 0.8),
         plan=tuple(
             replace(
                 row,

@@ -50,10 +50,7 @@ def kept_values(
             late.add(node.serial)
         elif node.kind is not Kind.SOURCE:
             early.append(node)
-    by_gradients = {
-        *(each.serial for node in nodes if node.serial in late for each in node.inputs),
-        *(node.serial for node in outputs),
-    }
+    by_gradients = {e.serial for node in nodes if node.serial in late for e in node.inputs}
     read = [node for node in early if node.serial in by_gradients]
     results = [node for node in early if node in forward.results]
     sources = [node for node in early if products and _is_computed_once(node, forward)]

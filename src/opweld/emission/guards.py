@@ -93,7 +93,7 @@ def _grouped(test: str) -> str:
 
 def _argument_tests(contract: Contract) -> list[str]:
     """Tests of the arguments, in an order in which each one's access is safe."""
-    tests = ["type(self) is _kernels.model"]
+    tests = ["type(self) is _kernels.model or _kernels.sharded(type(self))"]
     plain = [f for f in contract.inputs if f.type is None and not _is_tie(f)]
     tests += [test for f in plain for test in _equal_tests(f.access, f.literal)]
     tensors = [f for f in contract.inputs if f.type is not None]

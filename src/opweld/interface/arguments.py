@@ -131,7 +131,8 @@ Budget = Annotated[
     typer.Option("--memory-budget", metavar="0..1", help=option_help("memory_budget")),
 ]
 Step = Annotated[
-    bool, typer.Option("--training", help="Time a step of training, forward and backward, too.")
+    bool,
+    typer.Option("--training", help="Train both sides, compare their losses, and time a step."),
 ]
 Algebraic = Annotated[str | None, choice(ALGEBRAS, "--algebra", option_help("algebra"))]
 Json = Annotated[

@@ -12,7 +12,15 @@ from pathlib import Path
 
 from opweld.compiled import PlanRow
 from opweld.judge import report
-from opweld.judge.values import Check, Judgement, KernelTiming, Samples, StepTiming, Timing
+from opweld.judge.values import (
+    LOSS_CURVES,
+    Check,
+    Judgement,
+    KernelTiming,
+    Samples,
+    StepTiming,
+    Timing,
+)
 from opweld.pipeline import Delivery
 
 # Of one kind, how many stand in a brief; how many others there are is said.
@@ -232,6 +240,9 @@ def _figures(judgement: Judgement) -> Iterable[Fact]:
         yield Fact("Time", _times(judgement.timing))
         if judgement.timing.step:
             yield Fact("Step", _step(judgement.timing.step))
+    for check in judgement.verdict.checks:
+        if check.name == LOSS_CURVES:
+            yield Fact("Training", f"{'not compared: ' if check.skipped else ''}{check.detail}")
     yield Fact("Accuracy", _accuracy(judgement))
 
 

@@ -18,7 +18,8 @@ class Level:
 
     `max_float64` is how many elements of inputs and outputs are compared with the float64 run
     where its rows do not depend on each other and all others are as near eager's as
-    `torch.testing.assert_close` wants them; None compares all.
+    `torch.testing.assert_close` wants them; None compares all. Training is on inputs of at
+    most `training_elems`, by kind of device, and `training_s` is what it may take from all seeds.
     """
 
     max_elems: Mapping[str, int]
@@ -26,6 +27,8 @@ class Level:
     num_repeats: tuple[int, int]
     num_batches: int
     max_float64: int | None
+    training_elems: Mapping[str, int]
+    training_s: float
 
 
 DEFAULT = Level(
@@ -34,6 +37,8 @@ DEFAULT = Level(
     num_repeats=(8, 13),
     num_batches=1,
     max_float64=2**24,
+    training_elems={"cpu": 2**14, "cuda": 2**18},
+    training_s=60.0,
 )
 THOROUGH = Level(
     max_elems={"cpu": 2**21, "cuda": 2**23},
@@ -41,6 +46,8 @@ THOROUGH = Level(
     num_repeats=(200, 220),
     num_batches=4,
     max_float64=None,
+    training_elems={"cpu": 2**17, "cuda": 2**20},
+    training_s=300.0,
 )
 
 

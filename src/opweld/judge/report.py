@@ -101,6 +101,8 @@ def lines(judgement: Judgement) -> Iterable[str]:
             yield f"note: {check.name}: {check.detail}"
     yield from _findings(judgement)
     timing = judgement.timing
+    if judgement.curves:
+        yield f"training: {judgement.curves.describe()}"
     if timing:
         yield f"limit: {timing.limit_reason}"
         if timing.data_sheet_ms:

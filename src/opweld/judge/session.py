@@ -32,16 +32,20 @@ from opweld.judge.measure.busy import busy_note
 from opweld.judge.measure.clock import summarise
 from opweld.judge.measure.roofline import ACCEPTED_PRODUCTS
 from opweld.judge.measure.speed import Alone, Contest, Measured, alone, time_sides
+from opweld.judge.numerics.effective import ACCEPTED
 from opweld.judge.numerics.grade import worst
 from opweld.judge.process.environment import choose_device, describe
 from opweld.judge.process.processes import strays
 from opweld.judge.process.protocol import Files
+from opweld.judge.training.curves import Asked as TrainingAsked
+from opweld.judge.training.curves import Training, few_rows
 from opweld.judge.values import (
     ESTIMATE,
     Check,
     Environment,
     Event,
     Judgement,
+    LossCurves,
     Settings,
     Verdict,
 )
@@ -60,6 +64,8 @@ UNGRADED = (*gradients.NAMES, LARGEST, *ILL_CONDITIONED)
 _NUM_ESTIMATES = 3
 # What the optional checks may use of the time limit; the rest is for measuring.
 VERIFY_SHARE = 0.5
+# Of what is left then, for training.
+TRAINING_SHARE = 0.25
 
 
 class Channel(Protocol):
@@ -130,12 +136,16 @@ def _judge(
         lambda: _estimate(pair, quiet, channel),
     )
     verifier.verify()
+    left_s = settings.time_limit_s - (time.monotonic() - started)
+    curves = _train(verifier, settings, phases, tally, left_s)
     if not verifier.device_lost and (
         not settings.stop_at_first or conclude(tuple(tally.checks)).passed
     ):
         tally.checks += _hygiene(pair, channel, threads)
     verdict = _concluded(tally, verifier, settings.scope)
-    judgement = Judgement(verdict, None, (), environment, seed, degenerate=verifier.degenerate)
+    judgement = Judgement(
+        verdict, None, (), environment, seed, degenerate=verifier.degenerate, curves=curves
+    )
     if verifier.device_lost or not verdict.passed:
         return judgement
     channel.partial(judgement)
@@ -157,6 +167,23 @@ def _judge(
     timing = measured.timing
     rows = () if measured.ended else pair.new.time_kernels(timing.copy_gbps, settings.num_runs)
     return replace(judgement, timing=timing, kernels=rows)
+
+
+def _train(
+    verifier: Verifier, settings: Settings, phase: Phase, tally: Tally, left_s: float
+) -> LossCurves | None:
+    """Both sides in training, where that was asked for and nothing has failed before."""
+    failed_before = settings.stop_at_first and not conclude(tuple(tally.checks)).passed
+    if not settings.step or verifier.device_lost or failed_before:
+        return None
+    lowering = ACCEPTED.get(settings.precision)
+    pair, level = verifier.pair, level_of(settings.thorough)
+    own = few_rows(verifier.few, pair.original, level.training_elems[pair.device.type])
+    training = Training(pair, own, verifier.seed, phase, lowering)
+    seconds = min(level.training_s, left_s * TRAINING_SHARE)
+    outcome = training.check(TrainingAsked(settings.training_steps, seconds))
+    tally.checks.append(outcome.check)
+    return outcome.curves
 
 
 def _concluded(tally: Tally, verifier: Verifier, scope: str) -> Verdict:

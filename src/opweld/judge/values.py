@@ -22,6 +22,11 @@ JUDGED_MODES = ("own", "eval", "training")
 CALL, FULL = SCOPES = ("call", "full")
 PRECISIONS = ("match", "tf32", "fp16", "bf16")
 
+# What losses in training are compared with, if it can be had.
+FLOAT64_RUN = "float64"
+# The check of them.
+LOSS_CURVES = "loss curves"
+
 _T = TypeVar("_T")
 
 
@@ -47,7 +52,8 @@ class Settings:
     unsupported and no failure; a wrong result is one in every scope.
 
     `reference` and `candidate` name functions of the two files that stand for Model and ModelNew.
-    With `step` a step of training is timed, too.
+    With `step` both sides are trained, for `training_steps` from each of five seeds, and a step is
+    timed, too.
     """
 
     device: str = "auto"
@@ -72,6 +78,7 @@ class Settings:
     reference: str = ""
     candidate: str = ""
     step: bool = False
+    training_steps: int = 200
 
 
 def joined(*parts: str) -> str:
@@ -260,6 +267,40 @@ def _speedup(other: Samples | None, ours: Samples) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
+class LossCurves:
+    """Losses of both sides in training, beside those of the `reference`, the original in float64.
+
+    From each of `num_seeds` initial weights there were `num_steps` steps, of `asked_steps`. Losses
+    are the reference's, of all batches, at first and in the end; a distance is a root mean square
+    over the steps; each is the median over seeds. `ratio` is ModelNew's distance over the
+    `allowed_distance`: eager's, or that of eager from weights moved by a rounding, if farther.
+    The reference is eager where float64 does not run, or draws other random numbers.
+    """
+
+    num_seeds: int
+    num_steps: int
+    asked_steps: int
+    reference: str
+    first_loss: float
+    last_loss: float
+    distance: float
+    allowed_distance: float
+    ratio: float
+
+    def describe(self) -> str:
+        """One clause for a person."""
+        steps = f"{self.num_steps} steps"
+        if self.num_steps < self.asked_steps:
+            steps += f" (there is no time for {self.asked_steps})"
+        own = "" if self.reference == FLOAT64_RUN else " from weights moved by a rounding"
+        return (
+            f"{self.num_seeds} seeds of {steps}: loss {self.first_loss:.3g} to"
+            f" {self.last_loss:.3g}, {self.distance:.2g} from {self.reference}'s curve,"
+            f" {self.ratio:.3g}x eager's{own}, {self.allowed_distance:.2g}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class KernelTiming:
     """One registered kernel, called alone on the arguments that the model gave it.
 
@@ -306,6 +347,7 @@ class Judgement:
     `kernel_calls` counts the calls of each op in an `opweld_*` namespace during one forward on the
     model's own inputs; `timing_error` says why there is no timing although one was asked for,
     `degenerate` that an output does not depend on what the model is given, and what is to blame.
+    `curves` are the losses of both sides in training, where these were asked for.
     """
 
     verdict: Verdict
@@ -316,6 +358,7 @@ class Judgement:
     kernel_calls: dict[str, int] = field(default_factory=dict)
     timing_error: str | None = None
     degenerate: str | None = None
+    curves: LossCurves | None = None
 
     @property
     def exit_code(self) -> int:

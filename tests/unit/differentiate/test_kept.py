@@ -71,6 +71,10 @@ def test_statistics_of_a_norm_are_kept_as_they_are_read() -> None:
     assert len(ops) == 2 and Op.RSQRT in ops and {*ops} <= {Op.MEAN, Op.DIV, Op.RSQRT}
 
 
+def test_of_a_view_of_a_sum_the_sum_is_kept() -> None:
+    assert kept_by(lambda x: x.sum(1) * x.sum(1), X) == [Op.SUM]
+
+
 def test_what_two_products_are_computed_into_is_kept_in_their_place() -> None:
     def product(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         return torch.sin(linear(x, w) + linear(x * 2.0, w))

@@ -428,6 +428,11 @@ class Verifier:
         return self._optional(Kind(name, self._later, manner=Manner(same_memory=True)))
 
     @property
+    def few(self) -> Own:
+        """The own inputs by draw, on the rows that the level allows."""
+        return self._few
+
+    @property
     def trial(self) -> Trial:
         """Both sides, as the checks left them: with the weights that they were built with."""
         return self._trial
