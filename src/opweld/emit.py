@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from .emission import piece
 from .emission.backward import Backward, backward
-from .emission.body import apart, parameters, reference, size_reads, together
+from .emission.body import apart, parameters, reference, size_reads, span_text, together
 from .emission.classes import (
     classes_text,
     imports_of,
@@ -18,7 +18,7 @@ from .emission.classes import (
 )
 from .emission.facts import facts_text, has_facts, object_expression
 from .emission.fallback import teller
-from .emission.gradients.by_kernels import by_kernels
+from .emission.gradients.by_kernels import by_kernels, more_results, span_by_kernels
 from .emission.host_bound import host_bound_sizes
 from .emission.libraries import kernels_text, listed, raw_string, shared_text
 from .emission.replay import replay, replay_call
@@ -60,7 +60,7 @@ def emit(
     to tell. `backwards` are gradients by kernels, which are among those of `libraries`.
     """
     runs = any(part.runs for part in parts)
-    fused_groups, spans = _fused_groups(parts, backwards), _spans(parts)
+    fused_groups, spans = _fused_groups(parts, backwards), _spans(parts, backwards)
     imports = "\n".join(["import torch", *imports_of(parts, original)])
     sections = [f"{_docstring(head)}\n\n{imports}", _original_text(original)]
     bound = _host_bound(parts, libraries) if fused_groups else {}
@@ -142,25 +142,37 @@ _Spans = dict[str, list[_Spanned]]
 """By the suffix of a variant."""
 
 
-def _spans(parts: tuple[Part, ...]) -> _Spans:
+def _spans(parts: tuple[Part, ...], backwards: tuple[BackwardPart, ...]) -> _Spans:
     """What has one gradient over several kernels; of one name are those of one text."""
     known: dict[str, tuple[str, ...]] = {}
+    made = {each.operator: each for each in backwards}
     return {
-        part.variant.suffix: [_named(each, known) for each in _spans_of(part)] for part in parts
+        part.variant.suffix: [_named(each, known) for each in _spans_of(part, made)]
+        for part in parts
     }
 
 
-def _spans_of(part: Part) -> list[_Spanned]:
+def _spans_of(part: Part, made: dict[str, BackwardPart]) -> list[_Spanned]:
     graph = part.plan.graph
     operators = {fused.operator.name: fused.operator for fused in _fused_groups((part,))}
-    return [_spanned(graph, operators, span) for span in spans_of(part.plan, operators)]
+    spans = spans_of(part.plan, operators)
+    return [_spanned(graph, operators, each, made.get(each.operator.name)) for each in spans]
 
 
-def _spanned(graph: Graph, operators: dict[str, Operator], span: Span) -> _Spanned:
+def _spanned(
+    graph: Graph, operators: dict[str, Operator], span: Span, made: BackwardPart | None = None
+) -> _Spanned:
     whole = span.whole.as_compiled
+    texts = [reference(graph, whole, span.operator)]
+    if made is not None and made.of == span_text(graph, span, operators):
+        ours = span_by_kernels(made, span)
+        texts.append(together(graph, span, operators, () if made.saving else made.saved))
+        if made.saving:
+            texts.append(together(graph, span, operators, made.saved, more_results(made, span)))
+        return _Spanned(graph, operators, span, (*texts, ours.text), ours)
     closed = backward(graph, whole, span.operator, span.intermediates)
     left = closed.left if closed else ()
-    texts = [reference(graph, whole, span.operator), together(graph, span, operators, left)]
+    texts += [together(graph, span, operators, left)]
     texts += [closed.text] if closed else []
     return _Spanned(graph, operators, span, tuple(texts), closed)
 

@@ -16,6 +16,10 @@ from tests.models.emitted import emit_case, emit_module
 from tests.models.test_training import assert_trains, images
 from torch import nn
 
+from opweld.driver import compile_module
+from opweld.ir.original import Original
+from opweld.options import Options
+
 # Of 16 bits, whose clamps eager decides by what has been rounded before; and one whose batch may
 # not be empty in PyTorch's own backward.
 LEFT_OUT = {"TwoHalves", "Patches"}
@@ -74,10 +78,22 @@ def test_norms_in_training(
     assert kernels_in(total.backward) > 0
 
 
-def test_what_has_one_gradient_over_several_kernels_keeps_it(tmp_path: Path) -> None:
-    """A norm whose statistics are a kernel of their own: no part has a backward of kernels."""
+def test_several_kernels_under_one_gradient_have_one_backward(tmp_path: Path) -> None:
+    """A norm whose result another kernel condenses: no part has a backward of its own."""
     torch.manual_seed(1)
     args = ((images(6),), {})
     emitted = emit_module(training.Residual().eval(), args, tmp_path, mode="both", training=True)
-    assert "_k2_k3_sum_mul_training_backward(_need" in emitted.compiled.text
-    assert not re.search(r"training_of_k[23]\b", emitted.compiled.text)
+    assert "_k2_k3_sum_mul_training_backward(_kernels, _need" in emitted.compiled.text
+    assert "training_of_k2_k3" in emitted.compiled.text
+    assert not re.search(r"training_of_k[23]\b(?!_)", emitted.compiled.text)
+
+
+def test_a_norm_in_training_has_two_kernels_behind_it() -> None:
+    """Its sums, and the rest: where rows are cut in pieces, too."""
+    module = nn.Sequential(nn.BatchNorm2d(64), nn.ReLU()).train()
+    original = Original("norm.py", "torch.nn", "Sequential", None)
+    options = Options(target="sm_90a", check=False, training=True)
+    made = compile_module(module, (torch.randn(64, 64, 56, 56),), {}, original, options)
+    plan = made.stages["plan"].partition("backward of k1_k2_")[2]
+    kinds = re.findall(r"^k\d+_\w+_of_k1_k2  (\w+)", plan, re.M)
+    assert kinds == ["reduction", "pointwise"]

@@ -211,6 +211,11 @@ def of_other_letters(m: Maker) -> Node:
     return einsum(m, "ij,jk,kl->li", (2, 40), x, other, last)
 
 
+def of_one_letter_left(m: Maker) -> Node:
+    x, other, last = m.input("x", 40, 6), m.input("x2", 6, 6), m.input("x3", 40, 6)
+    return einsum(m, "bi,ij,bj->b", (40,), x, other, last)
+
+
 def read_in_two_places(m: Maker) -> Node:
     """Another order of the second product would not save the first."""
     y = matmul(m, m.input("x", 40, 6), m.weight("w", 6, 40))
@@ -227,7 +232,9 @@ UNFIT = (
 )
 
 
-@pytest.mark.parametrize("form", [*UNFIT, of_other_letters], ids=lambda form: form.__name__)
+@pytest.mark.parametrize(
+    "form", [*UNFIT, of_other_letters, of_one_letter_left], ids=lambda form: form.__name__
+)
 def test_other_products_stay(form):
     pair = pair_of(form, FINITE)
     assert not {f"{rule}-finite" for rule in RULES} & pair.fired

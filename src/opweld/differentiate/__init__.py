@@ -14,8 +14,8 @@ from ..ir.graph import Graph, Leaf, Node, Origin, arena_of
 from ..ir.operator import Operator, only_tracked
 from ..ir.ops import Op
 from ..ir.original import Vjp
-from ..ir.plan import Group, Sizes
-from . import deviations, pointwise, products, shapes, softmax
+from ..ir.plan import Group, GroupKind, Sizes
+from . import convolutions, deviations, pointwise, products, shapes, softmax, windows
 from .cut import cut
 from .forward import Forward, apart
 from .kept import kept_values
@@ -31,14 +31,15 @@ def differentiate(
     staying: Container[int] = (),
 ) -> Vjp | None:
     """The gradients of the operands of `group`, as it is compiled, by the names that `operator`
-    has; None where some operation on the way has no row, or an operand's is zero everywhere.
+    has; None where some operation on the way has no row, or all are zero everywhere.
 
     `sizes` are examples of symbolic sizes. With `again`, products are computed again, too, and
     nothing is kept but operands and the results whose places are `staying`, which somebody else
-    keeps.
+    keeps. So they are of attention, as a kernel of it leaves none of its products.
     """
     if any(argument.listed is not None for argument in operator.arguments):
         return None
+    again = again or group.kind is GroupKind.ATTENTION
     silent = only_tracked(graph, group)
     names = [argument.name for argument in operator.arguments]
     forward = apart(group, names, dict(graph.origins))
@@ -52,15 +53,21 @@ def differentiate(
     if gradients is None:
         return None
     places = tuple(sorted({at for place in differentiated for at in operator.reached[place]}))
-    if not places or gradients.keys() != {*places}:
+    if not gradients or not gradients.keys() <= {*places}:
         return None
-    outputs = tuple(gradients[place] for place in places)
+    outputs = tuple(gradients.get(place) or _zero(forward, place) for place in places)
     kept = kept_values(forward, sweep.of_results, outputs, sizes, not again, staying)
     lines = {**forward.origins, **sweep.origins}
     made = cut(forward, sweep.of_results, outputs, kept, lines)
     arena = arena_of(graph, Graph(group.name, (), (), group.outputs, Leaf(0)))
     originals = forward.originals(kept, arena)
     return Vjp(made, differentiated, places, originals)
+
+
+def _zero(forward: Forward, place: int) -> Node:
+    """The gradient of an operand that nothing reaches."""
+    m, kind = Maker(forward.arena), forward.operands[place].type
+    return m.expanded(forward.arena.const(0.0, kind.dtype), kind.shape)
 
 
 @dataclass(slots=True)
@@ -127,11 +134,12 @@ class _Sweep:
 
 def _passed_on(m: Maker, node: Node, g: Node) -> list[tuple[Node, Node]] | None:
     """What reaches the operands of a node, or of what it is the last step of."""
-    known = softmax.passed_on(m, node, g) or deviations.passed_on(m, node, g)
+    steps = (softmax.passed_on, deviations.passed_on, windows.passed_on)
+    known = next((found for step in steps if (found := step(m, node, g))), None)
     if known is not None:
         return [known]
     if node.op is Op.CALL:
-        parts = products.parts_of(m, node, g)
+        parts = convolutions.parts_of(m, node, g) or products.parts_of(m, node, g)
     elif node.op in shapes.ROWS:
         parts = shapes.ROWS[node.op](m, node, g)
     else:

@@ -60,6 +60,27 @@ class Maker:
         """Its axes stay, of size 1; without axes `x` itself."""
         return self.arena.make(op, x, attrs=ReduceAttrs(axes)) if axes else x
 
+    def summed(self, x: Node, axes: tuple[int, ...]) -> Node:
+        """The sum along axes, which stay. What is the same along them is multiplied by it once:
+        sums of which factors differ are then one.
+        """
+        if not axes:
+            return x
+        factors, sign = _factors(x)
+        same = [each for each in factors if _is_same(each, x.type.shape, axes)]
+        varying = [each for each in factors if each not in same]
+        if not same or not varying or any(each.type.rank != x.type.rank for each in varying):
+            return self.reduced(Op.SUM, x, axes)
+        first, *others = sorted(varying, key=lambda each: each.serial)
+        for each in others:
+            first = self.mul(first, each)
+        if any(first.type.shape[axis] != x.type.shape[axis] for axis in axes):
+            return self.reduced(Op.SUM, x, axes)
+        total = self.reduced(Op.SUM, first, axes)
+        for each in same:
+            total = self.mul(total, each)
+        return self(Op.NEG, total) if sign < 0 else total
+
     def permuted(self, x: Node, dims: tuple[int, ...]) -> Node:
         return self.arena.make(Op.PERMUTE, x, attrs=PermuteAttrs(dims))
 
@@ -95,7 +116,7 @@ class Maker:
             for axis, size in enumerate(own)
             if axis < lead or (shape[axis - lead] == 1 and size != 1)
         )
-        return self.reshaped(self.reduced(Op.SUM, x, axes), shape)
+        return self.reshaped(self.summed(x, axes), shape)
 
     def matmul(self, x: Node, y: Node) -> Node:
         """The product of two tensors with the same batch axes."""
@@ -108,3 +129,20 @@ class Maker:
         arguments = tuple(Operand(place) for place in range(len(operands)))
         attrs = CallAttrs(target, arguments, (), (kind,), "a gradient")
         return self.arena.call(operands, attrs)
+
+
+def _factors(x: Node) -> tuple[list[Node], int]:
+    """What a product is made of, and its sign."""
+    if x.op is Op.NEG:
+        factors, sign = _factors(x.inputs[0])
+        return factors, -sign
+    if x.op is not Op.MUL:
+        return [x], 1
+    (left, one), (right, other) = (_factors(each) for each in x.inputs)
+    return [*left, *right], one * other
+
+
+def _is_same(x: Node, shape: tuple[Size, ...], axes: tuple[int, ...]) -> bool:
+    """Whether a factor of a tensor of `shape` is the same along axes."""
+    lead = len(shape) - x.type.rank
+    return all(axis < lead or x.type.shape[axis - lead] == 1 for axis in axes)

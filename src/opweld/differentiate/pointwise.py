@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from ..ir.graph import Node
 from ..ir.ops import Op
-from ..ir.types import DType
+from . import binary
 from .maker import Maker
 
 Parts = tuple[Node | None, ...]
@@ -121,17 +121,6 @@ def _mul(m: Maker, g: Node, x: Node, y: Node) -> Parts:
 
 def _div(m: Maker, g: Node, x: Node, y: Node) -> Parts:
     return m.div(g, y), m.mul(m(Op.NEG, g), m.div(m.div(x, y), y))
-
-
-def _pow(m: Maker, node: Node, g: Node) -> Parts | None:
-    x, exponent = node.inputs
-    if exponent.op is not Op.CONST or not isinstance(exponent.attrs.value, int | float):
-        return None
-    n = float(exponent.attrs.value)
-    if n == 0.0:
-        return None
-    power = x if n == 2.0 else m(Op.POW, x, n - 1.0)
-    return m.mul(g, m.mul(power, n)), None
 
 
 def _extreme(behind: Op) -> Row:
@@ -262,10 +251,5 @@ ROWS: Mapping[Op, Row] = {
 
 def parts_of(m: Maker, node: Node, g: Node) -> Parts | None:
     """What reaches the operands of a pointwise operation; None where no row says."""
-    if node.op is Op.POW:
-        return _pow(m, node, g)
-    row = ROWS.get(node.op)
-    return None if row is None or node.type.dtype in _COMPLEX else row(m, node, g)
-
-
-_COMPLEX = (DType.C64, DType.C128)
+    row = ROWS.get(node.op) or binary.ROWS.get(node.op)
+    return None if row is None or node.type.dtype.is_complex else row(m, node, g)

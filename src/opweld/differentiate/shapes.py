@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ..ir.attrs import FlipAttrs, IotaAttrs, PadAttrs, ScanAttrs, SliceAttrs
+from ..ir.attrs import FlipAttrs, PadAttrs, ScanAttrs, SliceAttrs
 from ..ir.expr import Size, product
 from ..ir.graph import Node
 from ..ir.ops import Op
+from .folds import first_extreme, product_of, running_log_of_sum
+from .indices import gather
 from .maker import Maker
+from .windows import dilated, fitted, window
 
 Parts = tuple[Node | None, ...]
 
@@ -33,12 +36,19 @@ def _flip(m: Maker, node: Node, g: Node) -> Parts:
 def _slice(m: Maker, node: Node, g: Node) -> Parts | None:
     a, shape = node.attrs, node.inputs[0].type.shape
     if a.step != 1:
-        return None
+        return _steps(m, node, g)
     none: tuple[Size, ...] = (0,) * len(shape)
     before, after = list(none), list(none)
     before[a.dim], after[a.dim] = a.start, shape[a.dim] - a.start - a.length
     attrs = PadAttrs(tuple(before), tuple(after), 0.0)
     return (m.arena.make(Op.PAD, g, attrs=attrs),)
+
+
+def _steps(m: Maker, node: Node, g: Node) -> Parts | None:
+    a, size = node.attrs, node.inputs[0].type.shape[node.attrs.dim]
+    if not all(isinstance(each, int) for each in (a.start, a.length, size)):
+        return None
+    return (fitted(m, dilated(m, g, a.dim, a.step, 0.0), a.dim, -a.start, size, 0.0),)
 
 
 def _cat(m: Maker, node: Node, g: Node) -> Parts:
@@ -85,9 +95,9 @@ def _devsq(m: Maker, node: Node, g: Node) -> Parts:
 
 
 def _extreme(m: Maker, node: Node, g: Node) -> Parts | None:
-    """Equal extremes share it."""
+    """Equal extremes share it, unless the first has it."""
     if node.attrs.first:
-        return None
+        return first_extreme(m, node, g)
     x = node.inputs[0]
     is_extreme = m(Op.EQ, x, node)
     one = m.where(is_extreme, m.arena.const(1.0, g.type.dtype), 0.0)
@@ -101,25 +111,6 @@ def _cumsum(m: Maker, node: Node, g: Node) -> Parts:
     return (m.arena.make(Op.CUMSUM, g, attrs=attrs),)
 
 
-def _gather(m: Maker, node: Node, g: Node) -> Parts | None:
-    """Of one element of each row: all others get 0. What is read more often, or by rows, would be
-    a sum over all reads for each element.
-    """
-    (x, index), a = node.inputs, node.attrs
-    shape, axis = x.type.shape, a.dim
-    one_each = (*shape[:axis], 1, *shape[axis + 1 :])
-    if node.type.shape != one_each or a.padding is not None:
-        return None
-    places = m.arena.iota(IotaAttrs(0, 1, shape[axis]), index.type.dtype)
-    along = tuple(shape[axis] if each == axis else 1 for each in range(len(shape)))
-    places = m.reshaped(places, along)
-    if a.wraps:
-        length = m.arena.const(shape[axis], index.type.dtype)
-        from_end = m(Op.LT, index, m.arena.const(0, index.type.dtype))
-        index = m.where(from_end, m.add(index, length), index)
-    return m.where(m(Op.EQ, places, index), g, 0.0), None
-
-
 ROWS: Mapping[Op, Callable[[Maker, Node, Node], Parts | None]] = {
     Op.PERMUTE: _permute,
     Op.RESHAPE: _reshape,
@@ -128,11 +119,14 @@ ROWS: Mapping[Op, Callable[[Maker, Node, Node], Parts | None]] = {
     Op.SLICE: _slice,
     Op.CAT: _cat,
     Op.PAD: _pad,
+    Op.WINDOW: window,
     Op.SUM: _sum,
     Op.MEAN: _mean,
     Op.DEVSQ: _devsq,
     Op.AMAX: _extreme,
     Op.AMIN: _extreme,
     Op.CUMSUM: _cumsum,
-    Op.GATHER: _gather,
+    Op.PROD: product_of,
+    Op.LOGCUMSUMEXP: running_log_of_sum,
+    Op.GATHER: gather,
 }

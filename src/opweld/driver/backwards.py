@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from opweld.differentiate import differentiate
 from opweld.driver.budget import Choice, saved_bytes, saved_of, within
-from opweld.emission.spans import spans_of
-from opweld.ir.contract import Variant
+from opweld.driver.span_backwards import Down, span_backwards
+from opweld.emission.spans import names_alone, spans_of
 from opweld.ir.expr import evaluate
 from opweld.ir.graph import Graph, Node, consumers, reached
 from opweld.ir.kernels.reduction import Lowered
@@ -22,9 +22,6 @@ from opweld.lower import lower
 from opweld.lower.lifting import lifting
 from opweld.trace import Trace
 
-Down = Callable[[Variant, Sizes], Part]
-"""A graph on its way to kernels, with examples of sizes that only it has."""
-
 
 def backwards_of(
     trace: Trace,
@@ -35,13 +32,13 @@ def backwards_of(
     costs: Costs,
     budget: float = 1.0,
 ) -> tuple[BackwardPart, ...]:
-    """The backwards of the operators of a file, each once: of those whose gradients are kernels of
-    ours, in part at least. What has one gradient over several kernels keeps it. Of the bytes that
-    forwards keep beside operands and results, `budget` may stay.
+    """The backwards of the operators of a file, each once, and of several under one gradient: of
+    those whose gradients are kernels of ours, in part at least. Of the bytes that forwards keep
+    beside operands and results, `budget` may stay.
     """
     found = _differentiated(trace, parts)
     chosen = within(budget, [each.choice(costs) for each in found])
-    made: list[BackwardPart] = []
+    made = span_backwards(trace, parts, down)
     for each, again in zip(found, chosen, strict=True):
         vjp = each.vjp(trace, again) if again else each.first
         made += _backward(trace, each, vjp, down)
@@ -83,11 +80,10 @@ def _differentiated(trace: Trace, parts: tuple[Part, ...]) -> list[_Differentiat
     for part in parts:
         users = consumers(part.plan.graph.nodes())
         fused = fused_groups_of((part,))
-        spans = spans_of(part.plan, {each.name: each for *_, each in fused})
-        known |= {group.name for span in spans for group in span.parts}
+        alone = names_alone(part.plan, spans_of(part.plan, {each.name: each for *_, each in fused}))
         for graph, group, _, operator in fused:
             # Row blocks are one after the other in training: the tail has the gradient.
-            if operator.name in known or group.tail is not None:
+            if operator.name not in alone - known or group.tail is not None:
                 continue
             known.add(operator.name)
             sizes, staying = _examples(part, group), _staying(part, group, users)
@@ -146,9 +142,9 @@ def backward_text(each: BackwardPart) -> str:
     names = ", ".join(node.attrs.name for node in each.vjp.graph.inputs[operands:])
     told = f"its operands are kept{f', and {names}' if names else ''}"
     if each.saving is not None:
-        saving = each.saving.plan.groups[0]
+        saving = " and ".join(group.name for group in each.saving.plan.groups)
         num_bytes = saved_bytes(each.saved)
-        told += f"; forward runs {saving.name}, which writes {num_bytes} bytes more"
+        told += f"; forward runs {saving}, which writes {num_bytes} bytes more"
     return f"backward of {each.operator}: {told}\n{to_text(each.part.plan)}"
 
 

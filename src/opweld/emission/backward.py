@@ -28,7 +28,7 @@ class Backward:
     made from those of the results at `differentiated`, and from the values at `kept` of the results
     and of what is `left`, which are the intermediates that it reads. Those at `silent` never have
     gradients, where the others always do. It is made `by_kernels` of its own maybe; where these
-    read intermediates that only the operator `saving` leaves, that runs forward.
+    read intermediates that only the function of the text `saving` leaves, that runs forward.
     """
 
     text: str
@@ -49,7 +49,7 @@ class Backward:
         if not self.by_kernels:
             return f"closed=_closed({', '.join([name, *places])})"
         num_results = len(self.left) - self.num_saved
-        saving = [f'op("{self.saving}")', str(num_results)] if self.saving else []
+        saving = [self.saving, str(num_results)] if self.saving else []
         return f"closed=_by_kernels({', '.join(['ModelNew._opweld', name, *places, *saving])})"
 
 

@@ -31,6 +31,7 @@ from .spelling.ops import (
 # A longer expression is not written inside another.
 MAX_INLINE_CHARS = 48
 MAX_LINE_CHARS = 92
+NOTHING_MORE: Mapping[str, tuple[Node, ...]] = {}
 RESERVED = frozenset((*keyword.kwlist, "self", "torch", "float"))
 
 
@@ -304,10 +305,15 @@ def apart(graph: Graph, group: Group, operator: Operator, tail: Operator) -> str
 
 
 def together(
-    graph: Graph, span: Span, operators: Mapping[str, Operator], left: tuple[Node, ...] = ()
+    graph: Graph,
+    span: Span,
+    operators: Mapping[str, Operator],
+    left: tuple[Node, ...] = (),
+    more: Mapping[str, tuple[Node, ...]] = NOTHING_MORE,
 ) -> str:
     """`def _<name>_together(_kernels, ...)`: the kernels of a span, one after the other. What is
-    `left` for their backward stands behind the results.
+    `left` for their backward stands behind the results. Of kernels that leave `more` results than
+    they do otherwise, by the names of the groups, it is `_<name>_saving_together`.
     """
     names = [python_name(argument.name) for argument in span.operator.arguments]
     body = Body(graph, f"{names[0]}.device")
@@ -317,12 +323,23 @@ def together(
     for place, group in enumerate(span.parts):
         given = [body.text(over.get(node.serial, node)) for node in group.inputs]
         given += sizes_given(group, operators[group.name])
-        body.made(group.outputs, f"_kernels[{place}]({', '.join(given)})")
+        outputs = (*group.outputs, *more.get(group.name, ()))
+        body.made(outputs, f"_kernels[{place}]({', '.join(given)})")
     results = ", ".join(body.texts[node.serial] for node in (*span.whole.outputs, *left))
     reads = [line for line in size_reads(span.operator) if names_size(line, body.lines)]
     lines = [*reads, *ending(body.lines, results)]
-    head = f"def _{span.operator.name}_together(_kernels, {', '.join(parameters(span.operator))}):"
+    name = f"_{span.operator.name}{'_saving' if more else ''}_together"
+    head = f"def {name}(_kernels, {', '.join(parameters(span.operator))}):"
     return "\n".join([head, *(f"    {line}" for line in lines)])
+
+
+def span_text(graph: Graph, span: Span, operators: Mapping[str, Operator]) -> str:
+    """What the kernels of a span compute, and how they are put together."""
+    texts = (
+        reference(graph, span.whole.as_compiled, span.operator),
+        together(graph, span, operators),
+    )
+    return "\n".join(texts)
 
 
 def names_size(line: str, lines: list[str]) -> bool:

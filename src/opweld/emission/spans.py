@@ -6,7 +6,7 @@ times as long as the norm's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from ..ir.graph import Graph, Node, topological
@@ -24,6 +24,15 @@ class Span:
     parts: tuple[Group, Group]
     whole: Group
     operator: Operator
+
+    @property
+    def number(self) -> str:
+        """The numbers of its groups: "k1_k2"."""
+        return "_".join(group.name.partition("_")[0] for group in self.parts)
+
+    def saving(self, group: Group) -> str:
+        """What a group of it is called where it leaves more for their backward."""
+        return f"{group.name}_saving_of_{self.number}"
 
     @property
     def intermediates(self) -> tuple[Node, ...]:
@@ -47,6 +56,17 @@ def spans_of(plan: Plan, operators: Mapping[str, Operator]) -> list[Span]:
         taken |= {_place(first), _place(second)}
         found.append(_span(plan.graph, first, second, operators))
     return found
+
+
+def names_alone(plan: Plan, spans: Iterable[Span]) -> frozenset[str]:
+    """The names of the fused groups that are in no span."""
+    inside = {_place(group) for span in spans for group in span.parts}
+    outside = (group for group in plan.groups if group.fused and _place(group) not in inside)
+    return frozenset(name for group in outside for name in _names_of(group))
+
+
+def _names_of(group: Group) -> tuple[str, ...]:
+    return (group.name,) if group.tail is None else (group.name, group.tail.name)
 
 
 def _place(group: Group) -> int:

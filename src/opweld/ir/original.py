@@ -85,7 +85,9 @@ class Vjp:
 @dataclass(frozen=True, slots=True)
 class BackwardPart:
     """The backward of an operator by kernels: `part` has those of the graph of `vjp`. Where this
-    reads intermediates, `saving` is the group with these, the `saved`, behind its results.
+    reads intermediates, `saving` is the group with these, the `saved`, behind its results. Of
+    several kernels under one gradient `saving` has those that leave more than they do otherwise,
+    and `of` is the text of what they compute: the backward is of this alone.
     """
 
     operator: str
@@ -93,6 +95,7 @@ class BackwardPart:
     part: Part
     saving: Part | None = None
     saved: tuple[Node, ...] = ()
+    of: str = ""
 
     @property
     def parts(self) -> tuple[Part, ...]:

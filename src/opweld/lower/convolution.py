@@ -41,13 +41,13 @@ def lower_convolution(origins: Origins, group: Group) -> Convolving:
 
 
 def _without_copy(group: Group) -> tuple[Group, tuple[int, ...]]:
-    """The group that gives its result in the order in which it is computed, and which axis of the
-    one that it writes each axis of that is.
+    """The group that gives its first result in the order in which it is computed, as all others
+    are, and which axis of the one that it writes each axis of that is.
     """
     assert group.anchor is not None, "it has an anchor"
     order = tuple(range(group.anchor.type.rank))
-    (result, *more) = group.outputs
-    if more or not is_copy(result):
+    (result, *others) = group.outputs
+    if not is_copy(result):
         return group, order
     views, node = [result], result.inputs[0]
     while node.op is Op.PERMUTE:
@@ -55,4 +55,4 @@ def _without_copy(group: Group) -> tuple[Group, tuple[int, ...]]:
         order = tuple(node.attrs.dims.index(axis) for axis in order)
         node = node.inputs[0]
     nodes = tuple(each for each in group.nodes if each not in views)
-    return replace(group, nodes=nodes, outputs=(node,)), order
+    return replace(group, nodes=nodes, outputs=(node, *others)), order

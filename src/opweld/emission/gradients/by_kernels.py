@@ -11,9 +11,9 @@ def _k1_linear_gelu_backward(_kernels, _need, grad, x, weight, bias, linear):
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from ...ir.graph import Graph, topological
+from ...ir.graph import Graph, Node, topological
 from ...ir.kernels.shared import fused_groups_of
 from ...ir.operator import Operator
 from ...ir.original import BackwardPart
@@ -21,6 +21,7 @@ from ...ir.plan import Group, Plan
 from ..backward import Backward, silent_places
 from ..body import Body, names_size, parameters, python_name, size_reads
 from ..forward import statement
+from ..spans import Span
 from ..spelling.selects import selects_joined
 
 
@@ -48,18 +49,39 @@ def by_kernels(made: BackwardPart, group: Group, operator: Operator) -> Backward
     returned = [found.get(place, "None") for place in range(len(names))]
     returned += ["None" for _ in operator.sizes]
     text = _text(operator, (*grads, *parameters(operator), *kept), blocks, returned)
-    left = (*group.outputs, *made.saved)
+    left = [node.serial for node in (*group.outputs, *made.saved)]
     return Backward(
         text,
         len(names),
         vjp.differentiated,
-        tuple(left.index(node) for node in vjp.kept),
+        tuple(left.index(node.serial) for node in vjp.kept),
         silent_places(operator, vjp.differentiated),
-        left,
+        (*group.outputs, *made.saved),
         by_kernels=True,
-        saving=made.saving.plan.groups[0].name if made.saving else "",
+        saving=f'op("{made.saving.plan.groups[0].name}")' if made.saving else "",
         num_saved=len(made.saved),
     )
+
+
+def span_by_kernels(made: BackwardPart, span: Span) -> Backward:
+    """The backward of several kernels under one gradient."""
+    closed = by_kernels(made, span.whole.as_compiled, span.operator)
+    if made.saving is None:
+        return closed
+    more = more_results(made, span)
+    names = (span.saving(each) if each.name in more else each.name for each in span.parts)
+    kernels = ", ".join(f'op("{name}")' for name in names)
+    together = f"_{span.operator.name}_saving_together"
+    return replace(closed, saving=f"lambda *args: {together}([{kernels}], *args)")
+
+
+def more_results(made: BackwardPart, span: Span) -> dict[str, tuple[Node, ...]]:
+    """What the kernels of a span leave for its backward alone, by the names of their groups."""
+    saving = made.saving.plan.groups if made.saving else ()
+    known = {span.saving(group): group for group in span.parts}
+    return {
+        known[group.name].name: group.outputs[len(known[group.name].outputs) :] for group in saving
+    }
 
 
 def _text(
@@ -85,7 +107,8 @@ def _wanted(graph: Graph) -> dict[int, frozenset[int]]:
 class _Blocks:
     """Statements, those that not all gradients need under the condition that one is wanted that
     does. `places` are the operands whose gradients the outputs are, `wanted` the outputs that each
-    node is for; `start` gives names to gradients that nobody wants.
+    node is for; `start` gives names to gradients that nobody wants. The last of the lines stand
+    under `condition`.
     """
 
     body: Body
@@ -93,6 +116,7 @@ class _Blocks:
     wanted: Mapping[int, frozenset[int]]
     lines: list[str] = field(default_factory=list)
     optional: list[str] = field(default_factory=list)
+    condition: str = ""
 
     @property
     def start(self) -> list[str]:
@@ -133,11 +157,14 @@ class _Blocks:
         lines, self.body.lines = self.body.lines, []
         if not self._is_optional(wanted):
             self.lines += lines
+            self.condition = "" if lines else self.condition
             return
         if any(not line.startswith("#") for line in lines):
             needs = [f"_need[{self.places[number]}]" for number in sorted(wanted)]
-            self.lines.append(f"if {' or '.join(needs)}:")
+            condition = f"if {' or '.join(needs)}:"
+            self.lines += [condition] if condition != self.condition else []
             self.lines += [f"    {line}" for line in lines]
+            self.condition = condition
         for serial in self.body.texts.keys() - known:
             if not self.wanted.get(serial, frozenset()) <= wanted:
                 del self.body.texts[serial]

@@ -5,42 +5,23 @@ Sums are averages divided by 1. An average over one axis cannot be, so it is tak
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ...ir.attrs import WindowAttrs
 from ...ir.graph import Node
 from ...ir.ops import Op
+from ...ir.rules.windows import OUTSIDE, Windows, windows_of
 from .ops import sizes
 
-_OUTSIDE = {Op.AMAX: float("-inf"), Op.SUM: 0.0}
 _FUNCTIONAL = "torch.nn.functional"
 
 
-@dataclass(frozen=True, slots=True)
-class _Windows:
-    """Windows along the last axes of `operand`, the first of each `before` its elements."""
-
-    operand: Node
-    along: tuple[WindowAttrs, ...]
-    before: tuple[int, ...]
-
-    @property
-    def rank(self) -> int:
-        return len(self.along)
-
-    @property
-    def lengths(self) -> tuple[int, ...]:
-        """The elements that a window spans along each axis."""
-        return tuple((w.width - 1) * w.dilation + 1 for w in self.along)
-
-    def fits(self, ceil: bool) -> bool:
-        """Whether torch makes as many windows of these arguments (native/Pool.h)."""
-        shape = self.operand.type.shape[-self.rank :]
-        rows = zip(shape, self.along, self.before, self.lengths, strict=True)
-        return all(
-            isinstance(size, int) and w.count == _count(size, w.step, before, length, ceil)
-            for size, w, before, length in rows
-        )
+def _fits(seen: Windows, ceil: bool) -> bool:
+    """Whether torch makes as many windows of these arguments (native/Pool.h)."""
+    shape = seen.operand.type.shape[-seen.rank :]
+    rows = zip(shape, seen.along, seen.before, seen.lengths, strict=True)
+    return all(
+        isinstance(size, int) and w.count == _count(size, w.step, before, length, ceil)
+        for size, w, before, length in rows
+    )
 
 
 def _count(size: int, step: int, before: int, length: int, ceil: bool) -> int:
@@ -50,14 +31,14 @@ def _count(size: int, step: int, before: int, length: int, ceil: bool) -> int:
 
 def pool_of(node: Node) -> tuple[str, str, Node] | None:
     """Name, text and operand of the pooling that `node` is: {x} stands for the operand."""
-    if node.op not in _OUTSIDE or (node.op is Op.AMAX and not node.attrs.first):
+    if node.op not in OUTSIDE or (node.op is Op.AMAX and not node.attrs.first):
         return None
-    seen = _windows(node)
+    seen = windows_of(node)
     if seen is None or seen.operand.type.rank - seen.rank not in (1, 2):
         return None
     if any(2 * before > w.width for before, w in zip(seen.before, seen.along, strict=True)):
         return None  # more padding than torch takes
-    ceil = next((ceil for ceil in (False, True) if seen.fits(ceil)), None)
+    ceil = next((ceil for ceil in (False, True) if _fits(seen, ceil)), None)
     if ceil is None or (node.op is Op.SUM and any(w.dilation != 1 for w in seen.along)):
         return None
     text = _largest(seen, ceil) if node.op is Op.AMAX else _total(seen, ceil)
@@ -69,8 +50,8 @@ def scattered_by_pool(node: Node) -> tuple[str, str] | None:
     """Of a largest in windows over two axes: a statement that finds the places, and the gradient of
     the operand by these.
     """
-    seen = _windows(node) if node.op is Op.AMAX else None
-    ceil = next((ceil for ceil in (False, True) if seen and seen.fits(ceil)), None)
+    seen = windows_of(node) if node.op is Op.AMAX else None
+    ceil = next((ceil for ceil in (False, True) if seen and _fits(seen, ceil)), None)
     if seen is None or ceil is None or seen.rank != 2:
         return None
     names = ("width", "step", "dilation")
@@ -90,51 +71,25 @@ def is_windowed(node: Node) -> bool:
     return node.op is Op.WINDOW
 
 
-def _windows(reduction: Node) -> _Windows | None:
-    """The windows of which all that is in one is condensed."""
-    view, dims, found = reduction.inputs[0], None, list[WindowAttrs]()
-    if view.op is Op.PERMUTE:
-        view, dims = view.inputs[0], view.attrs.dims
-    while view.op is Op.WINDOW:
-        found.append(view.attrs)
-        view = view.inputs[0]
-    first = view.type.rank - len(found)
-    if not 1 <= len(found) <= 3 or [w.dim - first for w in found] != list(range(len(found))):
-        return None
-    counts = tuple(first + 2 * place for place in range(len(found)))
-    widths = tuple(axis + 1 for axis in counts)
-    # As capture arranges them: what is in a window comes first, or stays where it is.
-    arranged = (*widths, *range(first), *counts)
-    axes = tuple(range(len(found))) if dims == arranged else widths
-    if reduction.attrs.axes != axes or dims not in (None, arranged):
-        return None
-    operand, before = view, (0,) * len(found)
-    if view.op is Op.PAD and view.attrs.value == _OUTSIDE[reduction.op]:
-        operand, before = view.inputs[0], view.attrs.before[first:]
-        if any((*view.attrs.before[:first], *view.attrs.after[:first])):
-            return None
-    return _Windows(operand, tuple(found), before)
-
-
-def _largest(seen: _Windows, ceil: bool) -> str:
+def _largest(seen: Windows, ceil: bool) -> str:
     arguments = _arguments(seen, ceil)
     dilations = tuple(w.dilation for w in seen.along)
     arguments += [f"dilation={_each(dilations)}"] if set(dilations) != {1} else []
     return f"{_FUNCTIONAL}.max_pool{seen.rank}d({{x}}, {', '.join(arguments)})"
 
 
-def _total(seen: _Windows, ceil: bool) -> str:
+def _total(seen: Windows, ceil: bool) -> str:
     if seen.rank > 1:
         arguments = ", ".join(_arguments(seen, ceil))
         return f"{_FUNCTIONAL}.avg_pool{seen.rank}d({{x}}, {arguments}, divisor_override=1)"
     one = WindowAttrs(0, 1, 1, 1)
-    plane = _Windows(seen.operand, (one, *seen.along), (0, *seen.before))
+    plane = Windows(seen.operand, (one, *seen.along), (0, *seen.before))
     arguments = ", ".join(_arguments(plane, ceil))
     line = f"{_FUNCTIONAL}.avg_pool2d({{x}}.unsqueeze(-2), {arguments}, divisor_override=1)"
     return f"{line}.squeeze(-2)"
 
 
-def _arguments(seen: _Windows, ceil: bool) -> list[str]:
+def _arguments(seen: Windows, ceil: bool) -> list[str]:
     widths, steps = (tuple(getattr(w, name) for w in seen.along) for name in ("width", "step"))
     arguments = [_each(widths)]
     arguments += [f"stride={_each(steps)}"] if steps != widths else []

@@ -156,7 +156,7 @@ class Convolving:
     `x` and `weight` are positions among the group's inputs; `columns` is one of COLUMNS, or 0 for a
     depthwise convolution. `epilogue` takes an element at a place of the result, over operands of
     any strides; `axes` has for each of these those of the result that its own lie along. `order`
-    has, for each axis of `shape`, that of the tensors which it writes. Of `rows` rows the taps
+    has, for each axis of `shape`, that of the first tensor which it writes. Of `rows` rows the taps
     across are joined with the channels; 0 for none.
     """
 

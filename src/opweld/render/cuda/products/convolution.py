@@ -144,12 +144,12 @@ def _table(convolving: Convolving) -> tuple[str, str, list[str], str]:
     own = []
     for b in convolving.epilogue.buffers:
         each = f"operands[{b.source + inputs * b.written}]"
-        own.append(_in_order(each, convolving) if b.written else each)
+        own.append(_in_order(each, convolving) if b.written and b.source == 0 else each)
     return x, weight, own, workspace
 
 
 def _in_order(result: str, convolving: Convolving) -> str:
-    """A result with its axes in the order in which they are computed."""
+    """The first result with its axes in the order in which they are computed."""
     if not _is_permuted(convolving):
         return result
     return f"op::Permuted<{', '.join(map(str, convolving.order))}>({result})"

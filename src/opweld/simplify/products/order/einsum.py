@@ -33,7 +33,7 @@ def chain_of_einsum(node: Node) -> EinsumChain | None:
     given = [node.inputs[each.index] for each in operands]
     left, _, result = text.replace(" ", "").partition("->")
     terms = left.split(",")
-    if len(terms) < 3 or not result or not all(map(str.isalpha, (*terms, result))):
+    if len(terms) < 3 or len(result) < 2 or not all(map(str.isalpha, (*terms, result))):
         return None
     batch = result[:-2]
     if not all(len(term) == len(batch) + 2 and term.startswith(batch) for term in terms):
