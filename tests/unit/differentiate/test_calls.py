@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.unit.differentiate.test_rows import Function, check_case, vjp_of
+from tests.unit.differentiate.test_rows import Function, check_case, gradients, group_of, vjp_of
+from tests.unit.plan.plans import Make, graph
 from torch.nn import functional as F
 
+from opweld.differentiate import differentiate
+from opweld.ir.attrs import CallAttrs, Operand
+from opweld.ir.operator import operator_over
 from opweld.ir.ops import Op
+from opweld.ir.types import DType, TensorType
 
 torch.manual_seed(8)
 D = torch.float64
@@ -120,3 +125,27 @@ def test_the_two_gradients_of_a_convolution_are_calls_of_their_own() -> None:
     calls = [node for node in vjp.graph.nodes() if node.op is Op.CALL]
     masks = [node.attrs.arguments[-1] for node in calls]
     assert sorted(masks) == [(False, True, False), (True, False, False)]
+
+
+def test_of_channels_behind_space_gradients_lie_as_the_operands_do() -> None:
+    """As the plan lays convolutions out."""
+    image, filters, bias = normal(2, 7, 6, 4), normal(6, 4, 3, 3), normal(6)
+    m = Make()
+    x, w, b = (
+        m.x(name, *each.shape, dtype=DType.F64)
+        for name, each in (("x", image), ("w", filters), ("b", bias))
+    )
+    kind = TensorType(DType.F64, (2, 5, 4, 6))
+    given = tuple(Operand(place) for place in range(3))
+    attrs = CallAttrs("aten.conv2d.default", given, (), (kind,), "", channels_last=True)
+    group = group_of(m.mul(m.arena.call((x, w, b), attrs), m.const(2.0, DType.F64)), x, w, b)
+    whole = graph(*group.outputs)
+    vjp = differentiate(whole, group, operator_over(group, ("x", "w", "b")))
+    assert vjp is not None and vjp.kept == ()
+    leaves = [each.clone().requires_grad_() for each in (image, filters, bias)]
+    result = F.conv2d(leaves[0].permute(0, 3, 1, 2), *leaves[1:]).permute(0, 2, 3, 1) * 2.0
+    grad = torch.cos(torch.arange(result.numel(), dtype=D)).reshape(result.shape)
+    wanted = torch.autograd.grad(result, leaves, grad)
+    found = gradients(whole, vjp, (image, filters, bias), [grad])
+    for ours, theirs in zip(found, wanted, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-12)

@@ -36,6 +36,10 @@ CASES: dict[str, tuple[Function, tuple[torch.Tensor, ...]]] = {
         lambda x: F.max_pool2d(x, 5, 2, 2, dilation=2) * 2,
         (INFINITE,),
     ),
+    "largest, infinite, an odd border under a dilation": (
+        lambda x: F.max_pool2d(x, 3, 2, 1, dilation=2) * 2,
+        (INFINITE,),
+    ),
     "largest on a line": (lambda x: F.max_pool1d(x, 3, 2, 1) * 2, (LINE,)),
     "largest in a volume": (lambda x: F.max_pool3d(x, 3, 2, 1) * 2, (VOLUME,)),
     "largest, adaptive": (lambda x: F.adaptive_max_pool2d(x[:, :, :, :9], 3) * 2, (PLANE,)),
