@@ -217,8 +217,9 @@ def test_both_are_left_as_they_were(tmp_path: Path) -> None:
             model_of(FC, "return torch.softmax(self.fc(x).sum(1, keepdim=True), 1)", ROWS),
             "has no slope",
         ),
+        (model_of(FC, "return torch.log(self.fc(x))", ROWS), "gradients of the original are not"),
     ],
-    ids=["nothing to train", "no gradients", "no slope", "a constant"],
+    ids=["nothing to train", "no gradients", "no slope", "a constant", "NaN"],
 )
 def test_what_cannot_be_told_is_skipped(model: str, reason: str, tmp_path: Path) -> None:
     found = outcome(tmp_path, model, SAME)
@@ -298,21 +299,34 @@ def test_a_curve_that_does_not_move_tells_nothing() -> None:
     assert not concluded([distances(1.0, 1e-7, 1e-7)] * 5, FLOAT64_RUN, 9, 9).check.passed
 
 
+def test_losses_that_are_not_finite_tell_nothing() -> None:
+    def lost() -> Distances:
+        made = distances(1e-7, 1e-7)
+        made.losses, made.squares = [2.0, math.nan], dict.fromkeys(made.squares, math.nan)
+        return made
+
+    with pytest.raises(NotTrained, match="not finite"):
+        concluded([distances(1e-7, 1e-7), distances(1e-7, 1e-7), *[lost()] * 3], EAGER, 9, 9)
+    told = concluded([lost(), *[distances(1e-7, 1e-7)] * 3, lost()], FLOAT64_RUN, 9, 9)
+    assert told.check.passed and told.curves is not None and told.curves.num_seeds == 3
+    assert not concluded([lost(), *[distances(2e-7, 1e-7)] * 4], FLOAT64_RUN, 9, 9).check.passed
+
+
 def test_other_seeds_decide_where_chance_may_have(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers: list[int] = []
-    found = iter([2.0] * 5 + [1.0] * 5)
+    found = iter([2.0] * 10 + [1.0] * 5)
 
     def one_seed(self: Training, number: int, asked: Asked) -> Distances:
         numbers.append(number)
         return distances(next(found) * 1e-7, 1e-7)
 
     monkeypatch.setattr(Training, "_one_seed", one_seed)
-    assert outcome(tmp_path, LINEAR, SAME).check.passed and numbers == list(range(10))
-    for distance, tried in ((20.0, 10), (2e6, 5)):
+    assert outcome(tmp_path, LINEAR, SAME).check.passed and numbers == list(range(15))
+    for distance, tried in ((20.0, 15), (2e6, 5)):
         numbers.clear()
-        found = iter([distance, *[1.0] * 4] * 2)
+        found = iter([distance, *[1.0] * 4] * 3)
         assert not outcome(tmp_path, LINEAR, SAME).check.passed and numbers == list(range(tried))
 
 

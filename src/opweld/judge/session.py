@@ -180,7 +180,7 @@ def _train(
     pair, level = verifier.pair, level_of(settings.thorough)
     own = few_rows(verifier.few, pair.original, level.training_elems[pair.device.type])
     training = Training(pair, own, verifier.seed, phase, lowering)
-    seconds = min(level.training_s, left_s * TRAINING_SHARE)
+    seconds = min(level.training_s, max(left_s, 0.0) * TRAINING_SHARE)
     outcome = training.check(TrainingAsked(settings.training_steps, seconds))
     tally.checks.append(outcome.check)
     return outcome.curves
