@@ -15,14 +15,14 @@ from tests.judge.training import pair_of_files, train
 
 from opweld.judge import check as judge_in_processes
 from opweld.judge.inputs.kinds import OwnInputs
-from opweld.judge.load import NEW, Pair
+from opweld.judge.load import NEW, Call, Pair
 from opweld.judge.numerics.effective import ACCEPTED
 from opweld.judge.training import curves
 from opweld.judge.training.curves import EAGER, MOVED, NUM_SEEDS, Asked, Outcome, Training, few_rows
 from opweld.judge.training.distances import STILL, Distances, concluded
 from opweld.judge.training.objective import MOST_PARTS, Objective
 from opweld.judge.training.rates import share_for, unit_rates
-from opweld.judge.training.trainees import NotTrained
+from opweld.judge.training.trainees import NotTrained, Start
 from opweld.judge.values import FLOAT64_RUN, LOSS_CURVES, Settings
 from opweld.judge.verify.weights import copy_state
 
@@ -297,6 +297,18 @@ def test_a_curve_that_does_not_move_tells_nothing() -> None:
     with pytest.raises(NotTrained, match="learns nothing would pass"):
         concluded([distances(1e-7, 1e-7, 1.2e-7)] * 5, FLOAT64_RUN, 9, 9)
     assert not concluded([distances(1.0, 1e-7, 1e-7)] * 5, FLOAT64_RUN, 9, 9).check.passed
+
+
+def test_weights_are_moved_by_roundings() -> None:
+    start = Start({"w": torch.ones(99).bfloat16()}, {"w": torch.full((99,), 3.0).double()}, False)
+    moved = (curves.moved_by_rounding(start, Call((), {}), 7)["w"] / 3.0 - 1.0).abs()
+    assert 0.4 < float(moved.max()) / torch.finfo(torch.bfloat16).eps <= 0.5
+
+
+def test_what_is_near_by_eagers_own_spread_is_tried_again() -> None:
+    near = concluded([distances(0.2, 0.1)] * 5, FLOAT64_RUN, 9, 9)
+    assert not near.check.passed and near.is_close
+    assert not concluded([distances(2.0, 0.1)] * 5, FLOAT64_RUN, 9, 9).is_close
 
 
 def test_losses_that_are_not_finite_tell_nothing() -> None:
