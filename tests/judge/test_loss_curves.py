@@ -231,7 +231,7 @@ def test_what_cannot_be_told_is_skipped(model: str, reason: str, tmp_path: Path)
     [
         ("raise ValueError('not today')", "not today"),
         ("return super().forward(x)[:3]", "output"),
-        ("return super().forward(x).detach()", "no gradients"),
+        ("return super().forward(x).detach()", "ModelNew: its outputs carry no gradients"),
     ],
     ids=["raises", "another shape", "no gradients"],
 )

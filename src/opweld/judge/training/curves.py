@@ -93,7 +93,8 @@ class Training:
         except NotTrained as reason:
             return Outcome(Check(LOSS_CURVES, True, str(reason), skipped=True))
         except (Raised, Unlike) as error:
-            clause = str(error) if isinstance(error, Raised) else f"ModelNew: {error}"
+            says_who = isinstance(error, Raised) and not error.without_gradients
+            clause = str(error) if says_who else f"ModelNew: {error}"
             return Outcome(Check(LOSS_CURVES, False, clause))
         finally:
             load_state(self._pair.original, state)
