@@ -15,14 +15,14 @@ from tests.judge.training import pair_of_files, train
 
 from opweld.judge import check as judge_in_processes
 from opweld.judge.inputs.kinds import OwnInputs
-from opweld.judge.load import NEW, Pair
+from opweld.judge.load import NEW, Call, Pair
 from opweld.judge.numerics.effective import ACCEPTED
 from opweld.judge.training import curves
 from opweld.judge.training.curves import EAGER, MOVED, NUM_SEEDS, Asked, Outcome, Training, few_rows
 from opweld.judge.training.distances import STILL, Distances, concluded
 from opweld.judge.training.objective import MOST_PARTS, Objective
 from opweld.judge.training.rates import share_for, unit_rates
-from opweld.judge.training.trainees import NotTrained
+from opweld.judge.training.trainees import NotTrained, Start
 from opweld.judge.values import FLOAT64_RUN, LOSS_CURVES, Settings
 from opweld.judge.verify.weights import copy_state
 
@@ -217,8 +217,9 @@ def test_both_are_left_as_they_were(tmp_path: Path) -> None:
             model_of(FC, "return torch.softmax(self.fc(x).sum(1, keepdim=True), 1)", ROWS),
             "has no slope",
         ),
+        (model_of(FC, "return torch.log(self.fc(x))", ROWS), "gradients of the original are not"),
     ],
-    ids=["nothing to train", "no gradients", "no slope", "a constant"],
+    ids=["nothing to train", "no gradients", "no slope", "a constant", "NaN"],
 )
 def test_what_cannot_be_told_is_skipped(model: str, reason: str, tmp_path: Path) -> None:
     found = outcome(tmp_path, model, SAME)
@@ -230,7 +231,7 @@ def test_what_cannot_be_told_is_skipped(model: str, reason: str, tmp_path: Path)
     [
         ("raise ValueError('not today')", "not today"),
         ("return super().forward(x)[:3]", "output"),
-        ("return super().forward(x).detach()", "no gradients"),
+        ("return super().forward(x).detach()", "ModelNew: its outputs carry no gradients"),
     ],
     ids=["raises", "another shape", "no gradients"],
 )
@@ -298,21 +299,46 @@ def test_a_curve_that_does_not_move_tells_nothing() -> None:
     assert not concluded([distances(1.0, 1e-7, 1e-7)] * 5, FLOAT64_RUN, 9, 9).check.passed
 
 
+def test_weights_are_moved_by_roundings() -> None:
+    start = Start({"w": torch.ones(99).bfloat16()}, {"w": torch.full((99,), 3.0).double()}, False)
+    moved = (curves.moved_by_rounding(start, Call((), {}), 7)["w"] / 3.0 - 1.0).abs()
+    assert 0.4 < float(moved.max()) / torch.finfo(torch.bfloat16).eps <= 0.5
+
+
+def test_what_is_near_by_eagers_own_spread_is_tried_again() -> None:
+    near = concluded([distances(0.2, 0.1)] * 5, FLOAT64_RUN, 9, 9)
+    assert not near.check.passed and near.is_close
+    assert not concluded([distances(2.0, 0.1)] * 5, FLOAT64_RUN, 9, 9).is_close
+
+
+def test_losses_that_are_not_finite_tell_nothing() -> None:
+    def lost() -> Distances:
+        made = distances(1e-7, 1e-7)
+        made.losses, made.squares = [2.0, math.nan], dict.fromkeys(made.squares, math.nan)
+        return made
+
+    with pytest.raises(NotTrained, match="not finite"):
+        concluded([distances(1e-7, 1e-7), distances(1e-7, 1e-7), *[lost()] * 3], EAGER, 9, 9)
+    told = concluded([lost(), *[distances(1e-7, 1e-7)] * 3, lost()], FLOAT64_RUN, 9, 9)
+    assert told.check.passed and told.curves is not None and told.curves.num_seeds == 3
+    assert not concluded([lost(), *[distances(2e-7, 1e-7)] * 4], FLOAT64_RUN, 9, 9).check.passed
+
+
 def test_other_seeds_decide_where_chance_may_have(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers: list[int] = []
-    found = iter([2.0] * 5 + [1.0] * 5)
+    found = iter([2.0] * 10 + [1.0] * 5)
 
     def one_seed(self: Training, number: int, asked: Asked) -> Distances:
         numbers.append(number)
         return distances(next(found) * 1e-7, 1e-7)
 
     monkeypatch.setattr(Training, "_one_seed", one_seed)
-    assert outcome(tmp_path, LINEAR, SAME).check.passed and numbers == list(range(10))
-    for distance, tried in ((20.0, 10), (2e6, 5)):
+    assert outcome(tmp_path, LINEAR, SAME).check.passed and numbers == list(range(15))
+    for distance, tried in ((20.0, 15), (2e6, 5)):
         numbers.clear()
-        found = iter([distance, *[1.0] * 4] * 2)
+        found = iter([distance, *[1.0] * 4] * 3)
         assert not outcome(tmp_path, LINEAR, SAME).check.passed and numbers == list(range(tried))
 
 

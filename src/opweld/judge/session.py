@@ -180,7 +180,7 @@ def _train(
     pair, level = verifier.pair, level_of(settings.thorough)
     own = few_rows(verifier.few, pair.original, level.training_elems[pair.device.type])
     training = Training(pair, own, verifier.seed, phase, lowering)
-    seconds = min(level.training_s, left_s * TRAINING_SHARE)
+    seconds = min(level.training_s, max(left_s, 0.0) * TRAINING_SHARE)
     outcome = training.check(TrainingAsked(settings.training_steps, seconds))
     tally.checks.append(outcome.check)
     return outcome.curves
@@ -210,7 +210,8 @@ def conclude(checks: tuple[Check, ...]) -> Verdict:
     without = gradients.NAME in refused and not have
     bad = [check for check in checks if not check.passed]
     if bad:
-        more = f" (and {len(bad) - 1} more checks fail)" if len(bad) > 1 else ""
+        others = "1 more check fails" if len(bad) == 2 else f"{len(bad) - 1} more checks fail"
+        more = f" (and {others})" if len(bad) > 1 else ""
         return Verdict(False, "F", checks, f"{bad[0].name}: {bad[0].detail}{more}")
     num_skipped = sum(check.skipped for check in checks)
     tried = f"{len(checks) - num_skipped} checks passed, {num_skipped} skipped"

@@ -44,6 +44,9 @@ from opweld.judge.verify.trial import Phase
 from opweld.judge.verify.weights import copy_state, load_state, state_restored
 
 NUM_SEEDS = 5
+# Of seeds: each has to fail. By one, a right rewrite of a model with a thousand ReLUs fails in 15 %
+# of the cases, by two in 2 %.
+_NUM_GROUPS = 3
 _LEAST_ROWS, _LEAST_STEPS, _TIMED_STEPS = 5, 4, 3
 # Weight and momentum of five sides in float64, the model in it, gradients, states on their way.
 _BYTES_OF_A_WEIGHT = 160
@@ -77,18 +80,21 @@ class Training:
         self._reference = FLOAT64_RUN
 
     def check(self, asked: Asked) -> Outcome:
-        """On five seeds, and on five others where chance may have decided."""
+        """On five seeds, and on others, up to twice, where chance may have made it fail."""
         state = copy_state(self._pair.original)
         self._num_steps = asked.num_steps
         try:
             outcome = self._tried(asked, 0)
-            if outcome.is_close:
-                outcome = self._tried(asked, NUM_SEEDS)
+            for group in range(1, _NUM_GROUPS):
+                if not outcome.is_close:
+                    break
+                outcome = self._tried(asked, group * NUM_SEEDS)
             return outcome
         except NotTrained as reason:
             return Outcome(Check(LOSS_CURVES, True, str(reason), skipped=True))
         except (Raised, Unlike) as error:
-            clause = str(error) if isinstance(error, Raised) else f"ModelNew: {error}"
+            says_who = isinstance(error, Raised) and not error.without_gradients
+            clause = str(error) if says_who else f"ModelNew: {error}"
             return Outcome(Check(LOSS_CURVES, False, clause))
         finally:
             load_state(self._pair.original, state)

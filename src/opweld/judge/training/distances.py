@@ -28,6 +28,7 @@ FLOOR_ULPS = 16.0
 NUM_BATCHES = 4
 # One of the sides: weights that nothing changes.
 STILL = "still"
+NOT_FINITE = "the original's own loss is not finite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,11 @@ class Distances:
         self.count += exact.numel()
 
     @property
+    def is_finite(self) -> bool:
+        """Whether the reference has a loss at every step."""
+        return all(map(math.isfinite, self.losses))
+
+    @property
     def first(self) -> float:
         """The reference's loss over all batches, at first."""
         return statistics.mean(self.losses[:NUM_BATCHES])
@@ -78,11 +84,15 @@ def concluded(
     found: Sequence[Distances], reference: str, num_steps: int, asked_steps: int
 ) -> Outcome:
     """The median of all seeds against that of eager, or of eager from weights that are others by
-    roundings, whichever is farther.
+    roundings, whichever is farther. A seed from which the reference's loss is not finite does not
+    count.
 
     Raises:
-        NotTrained: what learns nothing would pass.
+        NotTrained: most seeds do not count, or what learns nothing would pass.
     """
+    num_seeds, found = len(found), [each for each in found if each.is_finite]
+    if len(found) <= num_seeds // 2:
+        raise NotTrained(NOT_FINITE)
     first, last = (
         statistics.median(t) for t in zip(*((d.first, d.last) for d in found), strict=True)
     )
@@ -96,7 +106,7 @@ def concluded(
     farthest = max(floor, *(d.of(name) for d in found for name in standards))
     new, still, worst = middle(NEW), middle(STILL), max(d.of(NEW) for d in found)
     if math.isinf(allowed):
-        raise NotTrained("the original's own loss is not finite")
+        raise NotTrained(NOT_FINITE)
     curves = LossCurves(
         len(found), num_steps, asked_steps, reference, first, last, new, allowed, new / allowed
     )

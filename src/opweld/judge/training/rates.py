@@ -55,15 +55,17 @@ def unit_rates(weights: Weights, slopes: Mapping[str, Tensor]) -> dict[str, floa
     """Rates by which each weight moves by its own size, root mean squares both, in one step.
 
     Raises:
-        NotTrained: no weight has a slope.
+        NotTrained: no weight has a slope, or one is not finite.
     """
     rms = {name: float(w.square().mean().sqrt()) for name, w in weights.items() if w.numel()}
     largest = max(rms.values(), default=0.0) or 1.0
     sizes = {name: rms.get(name) or 0.1 * largest for name in weights}
     steep = {n: float(slopes[n].square().mean().sqrt()) if n in slopes else 0.0 for n in rms}
     pulls = {name: steep[name] * sizes[name] * weights[name].numel() for name in steep}
+    if not all(map(math.isfinite, pulls.values())):
+        raise NotTrained("gradients of the original are not finite")
     most = max(pulls.values(), default=0.0)
-    if not 0.0 < most < math.inf:
+    if most == 0.0:
         raise NotTrained("the loss of the original has no slope")
     least = {n: _LEAST_PULL * most / (sizes[n] * weights[n].numel()) for n in steep}
     return {n: sizes[n] / max(steep[n], least[n]) if n in steep else 0.0 for n in weights}
