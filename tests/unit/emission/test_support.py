@@ -11,9 +11,9 @@ from tests.behaviour.models import SOURCES
 
 from opweld.emission.support import MARKER, call_text, filled, optional_texts, support_text
 
-MAX_LINES = 115
+MAX_LINES = 118
 # The aim is 300.
-MAX_FILE_LINES = 623
+MAX_FILE_LINES = 626
 # What a reader of gelu's file has to read: the original and all that was made of it.
 MAX_OWN_LINES = 135
 TARGETS = ("cpu", "sm_90a")
