@@ -379,10 +379,10 @@ def test_options_that_are_none(options: dict[str, Any], sentence: str) -> None:
 
 def test_the_blocks_of_its_page_run() -> None:
     page = Path(__file__).parents[2] / "docs" / "torch-compile.md"
-    names = {"torch": torch, "opweld": opweld, "model": Tail().eval()}
+    x = torch.randn(4, 8)
+    names = {"torch": torch, "opweld": opweld, "model": Tail().eval(), "x": x}
     for block in re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.M):
         exec(block, names)
-    x = torch.randn(4, 8)
     assert names["model"](x).shape == (4, 16) and len(kernels()) == 1
 
 

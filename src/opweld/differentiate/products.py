@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from ..ir.attrs import CallAttrs, Operand
 from ..ir.graph import Node
-from ..ir.types import TensorType, broadcast
+from ..ir.types import ShapeMismatch, TensorType, broadcast
 from .maker import Maker
 
 Parts = tuple[Node | None, ...]
@@ -32,7 +32,10 @@ def _matmul(m: Maker, node: Node, g: Node) -> Parts | None:
         of_x = m.matmul(m.rows(g), m.transposed(y))
         of_y = m.matmul(m.transposed(m.rows(x)), m.rows(g))
         return m.reshaped(of_x, x.type.shape), of_y
-    return _batched(m, g, m.transposed(y)), _batched(m, m.transposed(x), g)
+    try:
+        return _batched(m, g, m.transposed(y)), _batched(m, m.transposed(x), g)
+    except ShapeMismatch:  # of a kernel for any sizes, which has a name for each
+        return None
 
 
 def _of_vector(m: Maker, x: Node, y: Node, g: Node) -> tuple[Node, Node]:
