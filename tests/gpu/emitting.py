@@ -16,6 +16,31 @@ from opweld.options import Options
 from opweld.plan.cost import ProductTimes
 from opweld.plan.products.windows import ConvolutionTimes
 
+MODEL = """
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        {held}
+
+    def forward(self, x):
+        return {result}
+
+def get_inputs():
+    return [{example}]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def model_text(held: str, result: str, example: str) -> str:
+    """The text of a model of one expression of `x`, whose submodules one line makes."""
+    return MODEL.format(held=held, result=result, example=example)
+
 
 def write_pair(folder: Path, name: str, source: str, **asked: Any) -> tuple[Path, Path]:
     """The model file and its emitted file in `folder`, for the device that is there; `asked` are

@@ -11,6 +11,7 @@ import pytest
 import torch
 from tests.behaviour.emitted import CountCalls
 from tests.gpu.building import SideBySide, built_side_by_side
+from tests.gpu.emitting import model_text
 from torch import Tensor, nn
 
 pytestmark = pytest.mark.gpu
@@ -18,29 +19,9 @@ pytestmark = pytest.mark.gpu
 DEVICE = "cuda"
 RUNS = 200
 
-TEXT = """
-import torch
-from torch import nn
-from torch.nn import functional as F
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        {held}
-
-    def forward(self, x):
-        return {result}
-
-def get_inputs():
-    return [torch.randn({shape})]
-
-def get_init_inputs():
-    return []
-"""
-
 LAYERS = "self.up, self.down = nn.Linear(512, 1024), nn.Linear(1024, 512)"
 MODELS = {
-    name: TEXT.format(held=held, result=result, shape=shape)
+    name: model_text(held, result, f"torch.randn({shape})")
     for name, held, result, shape in (
         # What a leaky ReLU keeps are bits, of a gelu the product.
         ("mask", LAYERS, "self.down(F.leaky_relu(self.up(x), 0.2)) * 2.0", "1024, 512"),

@@ -10,6 +10,7 @@ import pytest
 import torch
 from tests.behaviour.emitted import CountCalls
 from tests.gpu.building import SideBySide, built_side_by_side
+from tests.gpu.emitting import model_text
 from tests.models.comparing import (
     assert_close,
     assert_delivered,
@@ -23,54 +24,29 @@ pytestmark = pytest.mark.gpu
 
 DEVICE = "cuda"
 
-TEXT = """
-import torch
-from torch import nn
-from torch.nn import functional as F
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        {held}
-
-    def forward(self, x):
-        return {result}
-
-def get_inputs():
-    return [{example}]
-
-def get_init_inputs():
-    return []
-"""
-
-
-def _text(held: str, result: str, example: str) -> str:
-    return TEXT.format(held=held, result=result, example=example)
-
-
 IMAGES = "torch.randn(16, 3, 32, 32)"
 MODELS = {
-    "convolution": _text(
+    "convolution": model_text(
         "self.conv, self.norm = nn.Conv2d(3, 64, 3, bias=False), nn.BatchNorm2d(64)",
         "F.max_pool2d(torch.relu(self.norm(self.conv(x))), 2)",
         IMAGES,
     ),
-    "product": _text(
+    "product": model_text(
         "self.fc, self.norm = nn.Linear(512, 1024, bias=False), nn.BatchNorm1d(1024, momentum=0.3)",
         "F.gelu(self.norm(self.fc(x)))",
         "torch.randn(4096, 512)",
     ),
-    "residual": _text(
+    "residual": model_text(
         "self.norm, self.last = nn.BatchNorm2d(48), nn.BatchNorm2d(48, momentum=None)",
         "torch.relu(self.last(torch.relu(self.norm(x)) + x))",
         "torch.randn(8, 48, 28, 28) + 2",
     ),
-    "half": _text(
+    "half": model_text(
         "self.norm = nn.BatchNorm2d(24).half()",
         "F.silu(self.norm(x))",
         "torch.randn(8, 24, 30, 30).half() * 3",
     ),
-    "dropout": _text(
+    "dropout": model_text(
         "self.norm, self.drop = nn.BatchNorm1d(96), nn.Dropout(0.4)",
         "torch.tanh(self.drop(F.gelu(self.norm(x)))) + F.dropout(x, 0.1, self.training)",
         "torch.randn(1000, 96)",

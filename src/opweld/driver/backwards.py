@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from opweld.differentiate import differentiate
 from opweld.driver.budget import Choice, saved_bytes, saved_of, within
+from opweld.driver.sizes import sizes_of
 from opweld.driver.span_backwards import Down, span_backwards
 from opweld.emission.spans import names_alone, spans_of
-from opweld.ir.expr import evaluate
 from opweld.ir.graph import Graph, Node, consumers, reached
 from opweld.ir.kernels.reduction import Lowered
 from opweld.ir.kernels.shared import fused_groups_of, sharing
@@ -40,7 +40,7 @@ def backwards_of(
     chosen = within(budget, [each.choice(costs) for each in found])
     made = span_backwards(trace, parts, down)
     for each, again in zip(found, chosen, strict=True):
-        vjp = each.vjp(trace, again) if again else each.first
+        vjp = each.made_again(trace) if again else each.first
         made += _backward(trace, each, vjp, down)
     own = tuple(each.part for each in made)
     own = trace.run("lower", lifting, own, language, by_skeleton)
@@ -60,8 +60,9 @@ class _Differentiated:
     staying: frozenset[int]
     first: Vjp
 
-    def vjp(self, trace: Trace, again: bool) -> Vjp:
-        given = self.graph, self.group, self.operator, self.sizes, again, self.staying
+    def made_again(self, trace: Trace) -> Vjp:
+        """The gradients for which products are computed again."""
+        given = self.graph, self.group, self.operator, self.sizes, True, self.staying
         vjp = trace.run("plan", differentiate, *given)
         assert vjp is not None, "it has gradients"
         return vjp
@@ -86,7 +87,9 @@ def _differentiated(trace: Trace, parts: tuple[Part, ...]) -> list[_Differentiat
             if operator.name not in alone - known or group.tail is not None:
                 continue
             known.add(operator.name)
-            sizes, staying = _examples(part, group), _staying(part, group, users)
+            # Row blocks' tail is no group of the plan.
+            sites = [each for each in part.plan.groups if each.name == operator.name] or [group]
+            sizes, staying = sizes_of(part, sites[0]), _staying(sites, users)
             given = graph, group, operator, sizes, False, staying
             vjp = trace.run("plan", differentiate, *given)
             if vjp is not None:
@@ -94,14 +97,10 @@ def _differentiated(trace: Trace, parts: tuple[Part, ...]) -> list[_Differentiat
     return found
 
 
-def _staying(part: Part, group: Group, users: Mapping[int, tuple[Node, ...]]) -> frozenset[int]:
-    """The places of results that others read, wherever the group is: these keep their operands."""
-    places = frozenset(range(len(group.outputs)))
-    for each in part.plan.groups:
-        if each.as_compiled is group:
-            read = (at for at, node in enumerate(each.outputs) if users[node.serial])
-            places &= frozenset(read)
-    return places
+def _staying(sites: Sequence[Group], users: Mapping[int, tuple[Node, ...]]) -> frozenset[int]:
+    """The places of results that others, who keep their operands, read at all sites of a kernel."""
+    read = ({at for at, node in enumerate(e.outputs) if users[node.serial]} for e in sites)
+    return frozenset.intersection(*map(frozenset, read))
 
 
 def _backward(trace: Trace, each: _Differentiated, vjp: Vjp, down: Down) -> list[BackwardPart]:
@@ -125,15 +124,6 @@ def _backward(trace: Trace, each: _Differentiated, vjp: Vjp, down: Down) -> list
     kernels = trace.run("lower", lower, plan)
     whole = replace(part, plan=plan, kernels=kernels)
     return [BackwardPart(group.name, vjp, planned, whole, saved)]
-
-
-def _examples(part: Part, group: Group) -> Sizes:
-    """What the names of sizes stand for, those too that a group is the first to have."""
-    known = {fact.name: fact.example for fact in part.variant.contract.symbols}
-    groups = (each for each in part.plan.groups if each.as_compiled is group and each.lifting)
-    values = [pair for each in groups if each.lifting for pair in each.lifting.values]
-    own = tuple((name, evaluate(size, known)) for name, size in values)
-    return (*known.items(), *own)
 
 
 def backward_text(each: BackwardPart) -> str:

@@ -16,6 +16,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils import _pytree as pytree
 
 from opweld.capture.dtypes import TO_TORCH
+from opweld.driver.sizes import sizes_of
 from opweld.ir.attrs import Operand, TorchLiteral
 from opweld.ir.expr import Expr
 from opweld.ir.graph import Node
@@ -39,9 +40,8 @@ def kept_text(
     """What is kept for gradients at the example call: by the forward of `part`, and by that of the
     model in eager PyTorch and under torch.compile.
     """
-    sizes = tuple((fact.name, fact.example) for fact in part.variant.contract.symbols)
     trained = frozenset(f"self.{n}" for n, p in model.named_parameters() if p.requires_grad)
-    planned = _Planned(part, {each.operator: each for each in backwards}, trained, sizes)
+    planned = _Planned(part, {each.operator: each for each in backwards}, trained, sizes_of(part))
     tensors = (t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor))
     staying = [*model.parameters(), *model.buffers(), *tensors]
     ours = kept_by(planned.run, planned.sources())
@@ -148,8 +148,7 @@ class _Planned:
         backward = self.backwards.get(group.name)
         if backward is None:
             return []
-        own = group.lifting.values if group.lifting else ()
-        sizes = (*self.sizes, *((name, number_at(size, self.sizes)) for name, size in own))
+        sizes = sizes_of(self.part, group)
         places = {node.serial: at for at, node in enumerate(group.as_compiled.outputs)}
         return [
             results[places[node.serial]] if node.serial in places else self._empty(node.type, sizes)

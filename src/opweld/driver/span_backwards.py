@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from opweld.differentiate import differentiate
 from opweld.driver.budget import saved_of
+from opweld.driver.sizes import sizes_of
 from opweld.emission.body import span_text
 from opweld.emission.spans import Span, spans_of
 from opweld.ir.contract import Variant
-from opweld.ir.expr import evaluate
 from opweld.ir.graph import Node, consumers
 from opweld.ir.kernels.shared import fused_groups_of
 from opweld.ir.operator import Operator
@@ -39,7 +39,7 @@ def span_backwards(trace: Trace, parts: Iterable[Part], down: Down) -> list[Back
 def _backward(
     trace: Trace, part: Part, span: Span, operators: Mapping[str, Operator], down: Down
 ) -> list[BackwardPart]:
-    whole, graph, sizes = span.whole.as_compiled, part.plan.graph, _examples(part, span.whole)
+    whole, graph, sizes = span.whole.as_compiled, part.plan.graph, sizes_of(part, span.whole)
     vjp = _vjp(trace, part, span, sizes)
     if vjp is None:
         return []
@@ -82,10 +82,3 @@ def _with_saved(span: Span, group: Group, saved: Iterable[Node]) -> Group | None
         return None
     outputs = (*compiled.outputs, *more)
     return replace(compiled, name=span.saving(group), outputs=outputs, reuse=None)
-
-
-def _examples(part: Part, whole: Group) -> Sizes:
-    known = {fact.name: fact.example for fact in part.variant.contract.symbols}
-    values = whole.lifting.values if whole.lifting else ()
-    own = tuple((name, evaluate(size, known)) for name, size in values)
-    return (*known.items(), *own)
