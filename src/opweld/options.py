@@ -73,13 +73,13 @@ class Options:
     )
     training: bool = _option(
         False,
-        "Make kernels for the gradients of what is fused, too, and keep for them what is quickest.",
+        "Make kernels for the gradients of what is fused, too, and keep the fewest bytes for them.",
         "--training",
     )
     memory_budget: float = _option(
         1.0,
         "With --training, the share of what is kept for gradients beside the operands that may "
-        "stay: from 1, what is quickest, to 0, where products are computed again.",
+        "stay: from 1, so much that no product or sum is computed again, to 0, where they are.",
         "--memory-budget",
     )
     counts_kept: bool = _option(
