@@ -125,10 +125,19 @@ def make() -> list[torch.Tensor]:
 
 
 def test_objects_of_this_process_are_judged_here() -> None:
-    judgement = check_functions(lambda x: torch.softmax(x, -1), softmax, make)
+    seeded = QUICK
+    judgement = check_functions(lambda x: torch.softmax(x, -1), softmax, make, settings=seeded)
     assert judgement.verdict.passed and judgement.timing is None, judgement.verdict.reason
     wrong = check_functions(lambda x: torch.softmax(x, -1), lambda x: softmax(x) + 1e-4, make)
     assert failing(wrong) == {"own inputs"}, "the first failure is the last"
+
+
+@pytest.mark.xfail(strict=True, reason="few large elements decide the largest error, by chance")
+def test_an_ulp_of_one_large_element_is_no_error() -> None:
+    """Of sparse values: an element near 1, whose error of less than an ulp is 10 times eager's."""
+    seeded = replace(QUICK, seed=968415356192473)
+    judgement = check_functions(lambda x: torch.softmax(x, -1), softmax, make, settings=seeded)
+    assert judgement.verdict.passed, judgement.verdict.reason
 
 
 def test_given_tensors_will_do() -> None:
