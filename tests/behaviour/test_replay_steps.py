@@ -156,8 +156,8 @@ def test_the_third_step_is_replayed_with_equal_bits(file: ModuleType, asks: bool
 
 
 def test_one_node_has_the_gradients_of_all(file: ModuleType) -> None:
-    node = ready(file)(*inputs())["scores"].grad_fn
-    leaves = [each for each, _ in node.next_functions if each is not None]
+    scores = ready(file)(*inputs())["scores"]
+    leaves = [each for each, _ in scores.grad_fn.next_functions if each is not None]
     assert all(type(each).__name__ == "AccumulateGrad" for each in leaves)
     assert len(leaves) == len([*model(file).parameters()])
 
@@ -414,6 +414,19 @@ def test_a_forward_that_fails_falls_back_to_python(file: ModuleType) -> None:
     with Watch(file) as ways:
         check_equal(gradients(net, inputs()), wanted)
     assert ways == ["python"]
+
+
+def test_none_for_a_tensor_is_one_that_is_undefined(file: ModuleType) -> None:
+    """As attention's backward has it on a GPU."""
+    library = torch.library.Library("opweld_test_undefined", "DEF")
+    library.define("seen(Tensor x, Tensor y) -> Tensor")
+    library.impl("seen", lambda x, y: y + 1 if x is None else y, "CompositeExplicitAutograd")
+    op, tensor, undefined = file.ModelNew._opweld.op, 0, 5
+    code = [0, 0, 1, 2, undefined, tensor, 0, 0, 1]  # one call of it, whose result is returned
+    number = op("opweld_prepare")([], code, "opweld_test_undefined::seen  ", 1, 1)
+    (found,) = op("opweld_replay")([torch.zeros(2)], number)
+    op("opweld_forget")(number)
+    assert torch.equal(found, torch.ones(2))
 
 
 TWO = SOURCE.replace('"of": (y.detach() > 0)', '"of": y * 2')

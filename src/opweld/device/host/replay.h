@@ -33,7 +33,7 @@ struct Program {
   int64_t num_calls, num_returned;
 };
 
-enum class ArgumentKind { kTensor, kBits, kNone, kSome, kList };
+enum class ArgumentKind { kTensor, kBits, kNone, kSome, kList, kUndefined };
 
 // An argument for a stack; what is there is the callee's.
 inline StableIValue argument(const int64_t*& code, const std::vector<Tensor>& values) {
@@ -45,6 +45,11 @@ inline StableIValue argument(const int64_t*& code, const std::vector<Tensor>& va
       return StableIValue(*code++);  // of an int, a float or a bool
     case ArgumentKind::kSome:        // an optional one that is there, whatever it is
       return from(std::make_optional(int64_t(argument(code, values))));
+    case ArgumentKind::kUndefined: {  // None where a schema has a tensor
+      AtenTensorHandle none = nullptr;
+      done(aoti_torch_new_uninitialized_tensor(&none));
+      return from(Tensor(none));
+    }
     case ArgumentKind::kNone:
       return from(std::nullopt);
     case ArgumentKind::kList:
