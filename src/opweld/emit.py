@@ -65,7 +65,7 @@ def emit(
     sections = [f"{_docstring(head)}\n\n{imports}", _original_text(original)]
     bound = _host_bound(parts, libraries) if fused_groups else {}
     own = {suffix: [each.span for each in found] for suffix, found in spans.items()}
-    class_text = classes_text(original, parts, runs, own, bound)
+    class_text = classes_text(original, parts, runs, own, bound, bool(backwards))
     if runs:
         sections += [text] if (text := kernels_text(libraries)) else []
         sections += [text for fused in fused_groups for text in _references(fused)]
@@ -301,7 +301,7 @@ def _call_text(
         kernels.setdefault(made[3].name, ("op", [f'"{made[3].name}"']))
     kernels |= {each.span.operator.name: _span_call(each) for each in _each(spans)}
     if any(map(replay, forwards_of(parts))):
-        kernels["replay"] = replay_call(_kinds(original, parts))
+        kernels["replay"] = replay_call(_kinds(original, parts), bool(backwards))
     return call_text(
         _slug(original), listed(libraries), {**held, **_records(original, parts)}, kernels
     )

@@ -52,7 +52,7 @@ from opweld.plan import make_plan
 from opweld.plan.tunable import tunables
 from opweld.render import render
 from opweld.render.cuda.texts import runs_by_skeleton
-from opweld.render.host.texts import host
+from opweld.render.host.texts import Replays, host
 from opweld.render.libraries import libraries
 from opweld.render.traffic import with_traffic
 from opweld.schedules import read_table
@@ -238,7 +238,7 @@ def _compile(trace: Trace, ready: Ready, options: Options, table: Table) -> Comp
     everything = (*parts, *(part for each in backwards for part in each.parts))
     kernels = trace.run("lower", kernels_of, everything)
     source = trace.run("render", render, captured.name, kernels, target.language)
-    replays = any(map(replay, forwards_of(parts)))
+    replays = _replays(parts, bool(backwards))
     calls = trace.run("host", host, everything, target.language, replays)
     changed = dict.fromkeys(line for each in lines for line in each.head)
     head = "\n".join([head_of(original, target, parts, captured), *head_lines(backwards), *changed])
@@ -252,6 +252,12 @@ def _compile(trace: Trace, ready: Ready, options: Options, table: Table) -> Comp
     trace.note("source", source.text, ".cu" if "__global__" in source.text else ".cpp")
     kernel_texts = {kernel.group: kernel.text.strip("\n") for kernel in source.kernels}
     return replace(_account(trace, captured, lines, text, target), kernel_texts=kernel_texts)
+
+
+def _replays(parts: tuple[Part, ...], steps: bool) -> Replays:
+    if not any(map(replay, forwards_of(parts))):
+        return Replays.NONE
+    return Replays.STEPS if steps else Replays.FORWARDS
 
 
 def _backwards(

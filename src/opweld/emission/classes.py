@@ -23,17 +23,22 @@ Spans = Mapping[str, Sequence[Span]]
 
 
 def classes_text(
-    original: Original, parts: tuple[Part, ...], fused: bool, spans: Spans, bound: Iterable[str]
+    original: Original,
+    parts: tuple[Part, ...],
+    fused: bool,
+    spans: Spans,
+    bound: Iterable[str],
+    steps: bool = False,
 ) -> str:
     """The classes; `bound` are the labels of those that leave some calls to the original, ModelNew
-    "" among them.
+    "" among them: with `steps`, whose gradients can be replayed, those that are not.
     """
     bound = frozenset(bound)
     submodules = submodules_of(parts)
     if not submodules:
-        return _class("ModelNew", "_Original", _WHOLE, parts if fused else (), spans, bound)
+        return _class("ModelNew", "_Original", _WHOLE, parts if fused else (), spans, bound, steps)
     classes = [
-        _class(kind.name, base_of(kind, original), _docstring(kind), own, spans, bound)
+        _class(kind.name, base_of(kind, original), _docstring(kind), own, spans, bound, steps)
         for kind, own in submodules.items()
     ]
     lines = ["class ModelNew(_Original):", f'    """{_ASSEMBLED}"""', ""]
@@ -92,6 +97,7 @@ def _class(
     parts: tuple[Part, ...],
     spans: Spans,
     bound: frozenset[str],
+    steps: bool,
 ) -> str:
     """A class with a forward of kernels, where there are `parts`."""
     methods = Methods()
@@ -99,8 +105,8 @@ def _class(
     if name == "ModelNew":
         lines += ["", *_indented(piece("adopt").strip().split("\n"), 4)]
     if parts:
-        early = _as_it_was(parts) if label_of(parts) in bound else []
-        lines += ["", *_indented(_forward_lines(parts, spans, methods, early), 4)]
+        original = _as_it_was(parts) if label_of(parts) in bound else []
+        lines += ["", *_indented(_forward_lines(parts, spans, methods, original, steps), 4)]
         for mode in modes_of(parts):
             lines += ["", *_indented(_guard_lines(mode), 4)]
     return "\n\n\n".join([*methods.text(), "\n".join(lines)])
@@ -122,10 +128,10 @@ def modes_of(parts: tuple[Part, ...]) -> tuple[tuple[Part, ...], ...]:
 
 
 def _forward_lines(
-    parts: tuple[Part, ...], spans: Spans, methods: Methods, bound: list[str]
+    parts: tuple[Part, ...], spans: Spans, methods: Methods, bound: list[str], steps: bool
 ) -> list[str]:
     """The forward: what is host-bound, by the statement `bound`, and what the guard refuses goes to
-    the original, the rest to its variant.
+    the original, the rest to its variant. With `steps` replayed calls come before these.
     """
     contract = parts[0].variant.contract
     names = bare(contract.signature)
@@ -135,13 +141,14 @@ def _forward_lines(
     ]
     lines = [f"def forward({contract.signature}):", "    _kernels = self._opweld"]
     modes = modes_of(parts)
-    early, late = (bound, []) if is_early(contract) else ([], bound)
+    behind = steps and any(map(replay, forwards_of(parts)))
+    early, late = (bound, []) if is_early(contract) and not behind else ([], bound)
     lines += _indented(early, 4)
     if len(modes) == 1 and _always(parts):
         lines += [f"    if not self.{_guard_name(parts)}({names}):", *_indented(fallback, 8)]
-        return [*lines, *_indented([*late, *_mode_body(parts, spans, methods)], 4)]
+        return [*lines, *_indented(_mode_body(parts, spans, methods, late), 4)]
     for mode in modes:
-        body = _indented([*late, *_mode_body(mode, spans, methods)], 8)
+        body = _indented(_mode_body(mode, spans, methods, late), 8)
         lines += [f"    if self.{_guard_name(mode)}({names}):", *body]
     return [*lines, *_indented(fallback, 4)]
 
@@ -158,18 +165,22 @@ def _always(mode: tuple[Part, ...]) -> bool:
     return len(forwards_of(mode)) == 1 and set(mode[0].variant.also) >= set(AUTOCAST_DTYPES)
 
 
-def _mode_body(mode: tuple[Part, ...], spans: Spans, methods: Methods) -> list[str]:
+def _mode_body(
+    mode: tuple[Part, ...], spans: Spans, methods: Methods, bound: list[str]
+) -> list[str]:
     """The statements of one mode, whose guard holds; they return but for an unknown autocast."""
     if _always(mode):
-        return _forward_body(mode[0], mode, spans, methods)
+        return _forward_body(mode[0], mode, spans, methods, bound)
     lines = ["_autocast = _kernels.autocast()"]
     for part in forwards_of(mode):
         test = autocast_test("_autocast", part.variant)
-        lines += [f"if {test}:", *_indented(_forward_body(part, mode, spans, methods), 4)]
+        lines += [f"if {test}:", *_indented(_forward_body(part, mode, spans, methods, bound), 4)]
     return lines
 
 
-def _forward_body(part: Part, parts: tuple[Part, ...], spans: Spans, methods: Methods) -> list[str]:
+def _forward_body(
+    part: Part, parts: tuple[Part, ...], spans: Spans, methods: Methods, bound: list[str]
+) -> list[str]:
     contract = part.variant.contract
     operators = {each.name: each for *_, each in fused_groups_of((part,))}
     tensors = [fact.access for fact in contract.inputs if fact.type is not None]
@@ -179,7 +190,7 @@ def _forward_body(part: Part, parts: tuple[Part, ...], spans: Spans, methods: Me
     sizes, modules = size_lines(contract), contract.modules
     turns = {each.variant.loop: _turn(each, spans) for each in bodies_of(part, parts)}
     lines = forward(part.plan, operators, device, sizes, names, own, modules, methods, turns)
-    return [*replay(part), *lines]
+    return [*replay(part), *bound, *lines]
 
 
 def _turn(part: Part, spans: Spans) -> Turn:

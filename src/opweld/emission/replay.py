@@ -36,12 +36,16 @@ def replay(part: Part) -> list[str]:
     ]
 
 
-def replay_call(kinds: Iterable[str]) -> Call:
+def replay_call(kinds: Iterable[str], steps: bool) -> Call:
     """What makes the function that the forward calls; `kinds` are the texts of the classes of
-    objects that it returns.
+    objects that it returns. With `steps` it makes the calls of gradients, too.
     """
     operators = [f'op("opweld_{name}")' for name in ("prepare", "replay", "forget")]
-    return "_replaying", [*operators, *kinds]
+    if not steps:
+        return "_replaying", [*operators, *kinds]
+    names = ("replay_forward", "replay_backward", "forget_left", "address")
+    functions = ", ".join(f'op("opweld_{name}")' for name in names)
+    return "_replaying", [*operators, *kinds, f'steps=_steps({functions}("opweld_add"))']
 
 
 def _is_worth_it(part: Part) -> bool:

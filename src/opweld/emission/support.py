@@ -42,6 +42,7 @@ _OPTIONAL = {
     "memory/moving": ("_moving(",),
     "tensor_list": ("_fused_over_list(",),
     "replay": ("_replaying(",),
+    "gradients/steps": ("_steps(",),
     "span": ("_in_one_span(",),
     "row_blocks": ("_in_row_blocks(",),
     "side_by_side": ("_side_by_side",),

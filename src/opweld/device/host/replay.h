@@ -33,7 +33,7 @@ struct Program {
   int64_t num_calls, num_returned;
 };
 
-enum class ArgumentKind { kTensor, kBits, kNone, kSomeTensor, kSomeBits, kList };
+enum class ArgumentKind { kTensor, kBits, kNone, kSome, kList };
 
 // An argument for a stack; what is there is the callee's.
 inline StableIValue argument(const int64_t*& code, const std::vector<Tensor>& values) {
@@ -43,10 +43,8 @@ inline StableIValue argument(const int64_t*& code, const std::vector<Tensor>& va
       return from(values[*code++]);
     case ArgumentKind::kBits:
       return StableIValue(*code++);  // of an int, a float or a bool
-    case ArgumentKind::kSomeTensor:
-      return from(std::make_optional(values[*code++]));
-    case ArgumentKind::kSomeBits:
-      return from(std::make_optional(*code++));
+    case ArgumentKind::kSome:        // an optional one that is there, whatever it is
+      return from(std::make_optional(int64_t(argument(code, values))));
     case ArgumentKind::kNone:
       return from(std::nullopt);
     case ArgumentKind::kList:
@@ -84,15 +82,16 @@ inline void call(const Program& program, const int64_t*& code, std::vector<Tenso
   for (int64_t ended = *code++; ended > 0; --ended) values[*code++] = none;
 }
 
-// Programs by their numbers, which are given once.
-class Programs {
+// What is kept by numbers, which are given once.
+template <typename T>
+class Numbered {
 public:
-  int64_t add(Program program) {
+  int64_t add(T value) {
     const std::lock_guard guard(lock);
-    all[next] = std::make_shared<const Program>(std::move(program));
+    all[next] = std::make_shared<const T>(std::move(value));
     return next++;
   }
-  std::shared_ptr<const Program> at(int64_t number) {
+  std::shared_ptr<const T> at(int64_t number) {
     const std::lock_guard guard(lock);
     return all.at(number);
   }
@@ -103,13 +102,13 @@ public:
 
 private:
   std::mutex lock;
-  std::map<int64_t, std::shared_ptr<const Program>> all;
+  std::map<int64_t, std::shared_ptr<const T>> all;
   int64_t next = 0;
 };
 
 // Never destroyed: what it keeps are PyTorch's, which may be gone before this library is.
-inline Programs& programs() {
-  static auto& all = *new Programs;
+inline Numbered<Program>& programs() {
+  static auto& all = *new Numbered<Program>;
   return all;
 }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from enum import Enum
 from importlib import resources
 
 from ...device.used import used
@@ -63,6 +64,20 @@ STABLE_TORCH_LIBRARY_IMPL(TORCH_EXTENSION_NAME, CompositeExplicitAutograd, m) {
   m.impl("opweld_replay", TORCH_BOX(&host::replay));
   m.impl("opweld_forget", TORCH_BOX(&host::forget));
 }"""
+# Where forwards and backwards are replayed as well.
+_REPLAY_STEPS = """
+STABLE_TORCH_LIBRARY_FRAGMENT(TORCH_EXTENSION_NAME, m) {
+  m.def("opweld_replay_forward(Tensor[] values, int number, int results) -> (Tensor[], int)");
+  m.def("opweld_replay_backward(Tensor[] values, int number, int left, bool keep) -> Tensor[]");
+  m.def("opweld_forget_left(int number) -> ()");
+  m.def("opweld_add(Tensor left, Tensor right) -> Tensor");
+}
+STABLE_TORCH_LIBRARY_IMPL(TORCH_EXTENSION_NAME, CompositeExplicitAutograd, m) {
+  m.impl("opweld_replay_forward", TORCH_BOX(&host::replay_forward));
+  m.impl("opweld_replay_backward", TORCH_BOX(&host::replay_backward));
+  m.impl("opweld_forget_left", TORCH_BOX(&host::forget_left));
+  m.impl("opweld_add", host::operators()["opweld_add"] = TORCH_BOX(&host::add));
+}"""
 _INCLUDE = re.compile(r"^#include .*\n", re.MULTILINE)
 _NAMESPACE = re.compile(r"^(namespace (?:\w+ )?\{|\}  // namespace(?: \w+)?)$", re.MULTILINE)
 
@@ -103,10 +118,16 @@ class Host:
         return "\n".join([*pieces, _registration(chosen)]) + "\n"
 
 
-def host(parts: tuple[Part, ...], language: str, replays: bool = False) -> Host:
-    """The host code for all kernels of one emitted file; `language` is "cuda" or "c++". With
-    `replays` it makes calls that were recorded anew.
-    """
+class Replays(Enum):
+    """Which calls that were recorded the host code makes anew."""
+
+    NONE = ""
+    FORWARDS = _REPLAY
+    STEPS = _REPLAY + _REPLAY_STEPS
+
+
+def host(parts: tuple[Part, ...], language: str, replays: Replays = Replays.NONE) -> Host:
+    """The host code for all kernels of one emitted file; `language` is "cuda" or "c++"."""
     fused_groups = fused_groups_of(parts)
     key, extra = ("CUDA", "host_cuda.h") if language == "cuda" else ("CPU", "host_cpu.h")
     lowereds = [lowered for _, _, lowered, _ in fused_groups]
@@ -131,7 +152,8 @@ def host(parts: tuple[Part, ...], language: str, replays: bool = False) -> Host:
     checked = any(picks(w.kernels) for w in lowereds)
     files += ["inside_cpu.h"] if checked and language == "c++" else []
     files += ["row_blocks.h"] if any(isinstance(w, RowBlocks) for w in lowereds) else []
-    files += ["replay.h"] if replays else []
+    files += [] if replays is Replays.NONE else ["replay.h"]
+    files += ["replay_steps.h", f"add_{key.lower()}.h"] if replays is Replays.STEPS else []
     sites = sites_of(parts)
     operators = tuple(
         HostOperator(
@@ -146,7 +168,7 @@ def host(parts: tuple[Part, ...], language: str, replays: bool = False) -> Host:
         for _, group, lowered, operator in fused_groups
     )
     files += ["format.h"] if any("host::in_format(" in each.text for each in operators) else []
-    shared = [_in_common(files, operators, _REPLAY if replays else "")]
+    shared = [_in_common(files, operators, replays.value)]
     shared.append(_registered(key, replays))
     return Host(key, "\n".join(shared), operators)
 
@@ -167,12 +189,12 @@ def _reuses(operator: Operator) -> bool:
     return operator.reuse is not None
 
 
-def _registered(key: str, replays: bool) -> str:
+def _registered(key: str, replays: Replays) -> str:
     """What makes functions operators."""
     text = _OPERATOR.replace("@KEY@", key)
-    if replays:
-        text = text.replace("TORCH_BOX(&f)", "host::operators()[#f] = TORCH_BOX(&f)") + _REPLAY
-    return text
+    if replays is not Replays.NONE:
+        text = text.replace("TORCH_BOX(&f)", "host::operators()[#f] = TORCH_BOX(&f)")
+    return text + replays.value
 
 
 def _in_common(files: Iterable[str], operators: Iterable[HostOperator], more: str) -> str:
