@@ -199,12 +199,15 @@ def training(account: dict[str, Any]) -> list[str]:
         times = [f"{case[f'{side}_{phase}_ms']:.3g}" for phase in phases for side in sides]
         step = case.get("compile_step_ms")
         ratio = f"{step / case['opweld_step_ms']:.2f}" if step else ""
-        errors = [f"{case[f'{side}_error']:.1e}" for side in ("eager", "opweld")]
+        found = [case[f"{side}_error"] for side in ("eager", "opweld")]
+        errors = ["-" if error is None else f"{error:.1e}" for error in found]
         return [case["name"].replace("_", " "), *times, ratio, *errors]
 
     said = f"{account['device']}, torch {account['versions']['torch']}, {runs(account)}."
     told = "Milliseconds; errors are distances of all gradients from those of a float64 run, over"
     told += " their norm; the ratio is that of forward and backward."
+    for note in dict.fromkeys(case["note"] for case in account["cases"] if "note" in case):
+        told += f" No errors (-): {note}."
     return [said, "", told, "", *table(heads, [cells(case) for case in account["cases"]])]
 
 

@@ -74,8 +74,10 @@ class TestWindows:
         case = Case(2, 13, (17, 19), 36, (5, 5), windows(2, 2, 2))
         require(case, Form("Faithful", rows=2))
 
-    def test_patches(self) -> None:
-        require(Case(3, 3, (18, 13), 70, (6, 4), Windows((6, 4), (0, 0), (1, 1))), Form(rows=6))
+    @pytest.mark.parametrize("mode", ["Tf32", "Faithful"])
+    def test_patches(self, mode: str) -> None:
+        how = Windows((6, 4), (0, 0), (1, 1))
+        require(Case(3, 3, (18, 13), 70, (6, 4), how), Form(mode, rows=6))
 
     @pytest.mark.parametrize("columns", [127, 128, 129, 255, 256, 257])
     def test_rows_at_the_edges_of_blocks(self, columns: int) -> None:

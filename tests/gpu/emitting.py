@@ -74,10 +74,13 @@ def all_products_ours() -> AbstractContextManager[object]:
 
 @contextmanager
 def all_convolutions_ours() -> Iterator[None]:
-    """While each convolution that a kernel of ours can make is one, whatever is expected of it."""
+    """While each convolution that a kernel of ours can make is one, in TF32 where torch's flags
+    allow it, whatever is expected of it.
+    """
     times = ConvolutionTimes(ours=1.0, library=20.0)
     with (
         mock.patch("opweld.plan.products.choice.estimate_convolution", return_value=times),
         mock.patch("opweld.plan.products.windows.estimate_convolution", return_value=times),
+        mock.patch("opweld.plan.convolves_in_tf32", lambda _, __, asked: asked.tf32_convolutions),
     ):
         yield

@@ -123,7 +123,7 @@ RETURNED = {
 MODELS |= RETURNED
 FAITHFUL = (
     "odd", "layers", "strided line", "layers of a volume", "odd transposed", "decoder", "stem",
-    "odd, returned",
+    "large patches", "odd, returned",
 )  # fmt: skip
 
 

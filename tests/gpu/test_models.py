@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -34,21 +35,41 @@ REPLAYED = tuple(case for case in CASES if not case.draws)
 COMPILED = ("Perceptron", "Views", "Integers", "Twice", "InPlace", "Attention")
 
 
+def exact_convolutions() -> AbstractContextManager[None]:
+    """No TF32: a convolution of one layout would differ from that of another by its precision."""
+    return torch.backends.cudnn.flags(enabled=True, allow_tf32=False, deterministic=True)
+
+
 def build(name: str, folder: str) -> Compiled:
-    """Builds the kernels of one model where the others find them; runs in a process of its own."""
-    return emit_case(BY_NAME[name], Path(folder), "cuda", **EVERY_STATE).compiled
+    """Builds the kernels of one model where the others find them; runs in a process of its own,
+    which has the flags of this one: kernels that were made for TF32 leave calls without it to the
+    original.
+    """
+    with exact_convolutions():
+        return emit_case(BY_NAME[name], Path(folder), "cuda", **EVERY_STATE).compiled
 
 
 @pytest.fixture(scope="module")
-def building(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Compiled]]]:
-    """All kernels, built side by side: most of a build is waiting for one compiler."""
+def building(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Future[Compiled]]]:
+    """The kernels of all models that tests were selected of, built side by side: most of a build
+    is waiting for one compiler.
+    """
+    names = names_of(request.session.items, request.path)
     folder = tmp_path_factory.mktemp("built")
     workers = max(1, min(12, (os.cpu_count() or 2) - 1))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path_factory.mktemp("extensions")))
         spawn = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(workers, mp_context=spawn) as pool:
-            yield {case.name: pool.submit(build, case.name, str(folder)) for case in CASES}
+            yield {name: pool.submit(build, name, str(folder)) for name in names}
+
+
+def names_of(items: Iterable[pytest.Item], path: Path) -> list[str]:
+    """The models of the tests of a file among `items`."""
+    found = [item for item in items if isinstance(item, pytest.Function) and item.path == path]
+    return list(dict.fromkeys(item.callspec.params["case"].name for item in found))
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +94,7 @@ def emitted(
 
 @pytest.fixture(autouse=True)
 def exact_products() -> Iterator[None]:
-    """No TF32: a convolution of one layout would differ from that of another by its precision."""
-    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False, deterministic=True):
+    with exact_convolutions():
         yield
 
 

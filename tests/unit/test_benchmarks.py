@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from benchmarks import algebra, batch_norm
+from benchmarks import algebra, batch_norm, training
 from benchmarks.first_contact import timed
 from benchmarks.overview import ROWS, Row, table
 from benchmarks.product_rows import tells
@@ -291,3 +291,40 @@ def test_the_account_of_a_rewritten_model(tmp_path: Path) -> None:
     assert case["rewritten_floor_ms"] <= case["floor_ms"] and case["saved_flops"] > 0
     assert case["opweld_error"] <= 2 * case["eager_error"] + 1e-7
     assert {"eager_ms", "opweld_ms", "rewritten"} <= case.keys()
+
+
+DROPPED = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = torch.nn.Linear(16, 16)
+
+    def forward(self, x):
+        return torch.nn.functional.dropout(torch.tanh(self.fc(x)), 0.5, self.training)
+
+def get_inputs():
+    return [torch.randn(64, 16)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_steps_that_draw_random_numbers_are_compared_with_eagers(tmp_path: Path) -> None:
+    cases = []
+    for name, rate in (("live", "0.5"), ("none", "0.0")):
+        path = tmp_path / f"{name}.py"
+        path.write_text(DROPPED.replace("0.5", rate))
+        cases.append({"name": name, **training.measured(path, tmp_path, None, 0.001, False)})
+    live, none = cases
+    assert live["eager_error"] is None and live["opweld_error"] is None
+    assert live["from_eager"] < 1e-6 and "random numbers" in live["note"]
+    assert "random numbers" in training.text_of(live)
+    assert 0 < none["opweld_error"] < 1e-6 and "note" not in none
+    account = {**HEAD, "suite": "training", "cases": [{**case, "run": RUN} for case in cases]}
+    text = text_of(account)
+    rows = text.splitlines()[-2:]
+    assert rows[0].endswith("| - | - |") and "| - |" not in rows[1]
+    assert text.count(training.DRAWN) == 1

@@ -17,6 +17,7 @@ from .layouts import in_channels_last
 from .products.choice import choose_products
 from .products.kept import with_kept_results
 from .products.moved_results import with_moved_results
+from .products.precision import convolves_in_tf32
 from .products.prologues import fuse_prologues
 from .products.row_blocks import fuse_row_blocks
 from .products.windows import is_host_bound
@@ -44,6 +45,7 @@ def make_plan(
     has measured schedules, which are believed over estimates.
     """
     side_by_side = parallelism(target, conditions)
+    conditions = replace(conditions, tf32_convolutions=convolves_in_tf32(graph, target, conditions))
     conditions = replace(conditions, host_bound=is_host_bound(graph, target, conditions))
     graph = in_channels_last(with_explicit_biases(graph, target, conditions), target, conditions)
     graph = in_two_products(graph, target, conditions, table)
