@@ -32,7 +32,7 @@ class Block(nn.Module):
     def __init__(self, width):
         super().__init__()
         self.norm = nn.LayerNorm(width)
-        self.qkv = nn.Linear(width, 3 * width)
+        self.qkv, self.project = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def forward(self, x):
@@ -40,7 +40,8 @@ class Block(nn.Module):
         q, k, v = self.qkv(self.norm(x)).view(batch, length, 3, 4, width // 4).unbind(2)
         q, k, v = (each.transpose(1, 2) for each in (q, k, v))
         y = F.scaled_dot_product_attention(q, k, v, dropout_p=DROPOUT if self.training else 0.0)
-        x = x + F.dropout(y.transpose(1, 2).reshape(batch, length, width), DROPOUT, self.training)
+        y = self.project(y.transpose(1, 2).reshape(batch, length, width))
+        x = x + F.dropout(y, DROPOUT, self.training)
         return x + self.down(F.gelu(self.up(x)))
 
 
