@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.utils import checkpoint
 
 from opweld.driver import compile_file
+from opweld.model_file import import_file
 from opweld.options import Options
 
 # Residuals, whose gradients are added; attention and a table of PyTorch's, of which a part is read;
@@ -399,6 +400,17 @@ def test_what_a_forward_left_goes_with_its_graph(file: ModuleType) -> None:
             backward(given, program, left, True)
         done.append(use)
     assert done == [True, False]
+
+
+def test_few_elements_are_replayed_as_well(file: ModuleType, tmp_path: Path) -> None:
+    """The original runs until then, as calls of single kernels are host-bound."""
+    path = tmp_path / "few.py"
+    path.write_text(Path(str(file.__file__)).read_text("utf-8"), "utf-8")
+    few = import_file(path, "few")
+    assert few.ModelNew._opweld.host_bound(net := model(few), *inputs())
+    nodes = [type(net(*inputs())["scores"].grad_fn).__name__ for _ in range(3)]
+    assert nodes[0] == "MulBackward0" and nodes[2] == "StepBackward"
+    assert few.ModelNew._opweld.host_bound(net, *inputs()), "as it was"
 
 
 def test_a_forward_that_fails_falls_back_to_python(file: ModuleType) -> None:
