@@ -49,8 +49,8 @@ def replay_call(kinds: Iterable[str], steps: bool) -> Call:
 
 
 def _is_worth_it(part: Part) -> bool:
-    """Whether its calls are several, and change nothing but their results."""
-    changes = bool(part.plan.graph.changed) or part.variant.autocast is not None
+    """Whether its calls are several, and change nothing but their results and statistics."""
+    changes = bool(part.plan.graph.updates) or part.variant.autocast is not None
     loops = any(group.kind is GroupKind.LOOP for group in part.plan.groups)
     several = part.fuses and len(part.plan.groups) >= _FEWEST
     return (several or loops) and not changes
