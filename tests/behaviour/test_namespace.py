@@ -151,7 +151,9 @@ def test_as_a_script(linear: Pair, tmp_path: Path) -> None:
     path = tmp_path / "linear_new.py"
     path.write_text(linear.text, "utf-8")
     done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=300)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    # PyTorch for CUDA says so where there is nvcc and no GPU.
+    said = [line for line in done.stderr.splitlines() if "No CUDA runtime is found" not in line]
+    assert (done.returncode, done.stdout, said) == (0, "", [])
 
 
 # What public checkers of generated kernels refuse outside comments, in the text that is ours.

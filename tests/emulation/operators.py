@@ -35,6 +35,10 @@ extern "C" int32_t aoti_torch_get_current_cuda_stream(int32_t, void** stream) {
   *stream = stream_now;
   return 0;
 }
+extern "C" int32_t aoti_torch_cpu_add_Tensor(void*, void*, double, void**);
+extern "C" int32_t aoti_torch_cuda_add_Tensor(void* left, void* right, double by, void** sum) {
+  return aoti_torch_cpu_add_Tensor(left, right, by, sum);
+}
 extern "C" int stream_is_capturing(void*, int* capturing) {
   *capturing = capturing_now;
   return 0;
@@ -75,8 +79,10 @@ def load_operators(kernels: str, host_text: str, *, instance: int = 0) -> tuple[
 
 
 def _name(*parts: str) -> str:
-    """A namespace; all are equally long, so that a library can be given another."""
-    digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+    """A namespace; all are equally long, so that a library can be given another. What one PyTorch
+    links no other can load.
+    """
+    digest = hashlib.sha256("\0".join((torch.__version__, *parts)).encode()).hexdigest()[:16]
     return f"opweld_emulated_{digest}"
 
 

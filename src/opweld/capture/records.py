@@ -10,13 +10,15 @@ that it has.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
+import torch._functorch._aot_autograd.utils as flattening
 from torch import nn
 from torch.utils import _pytree as pytree
 
@@ -85,13 +87,30 @@ def with_records(export: Callable[[], Any]) -> Any:
     known: set[str] = set()
     while True:
         try:
-            return export()
+            with _objects_without_a_hash():
+                return export()
         except Exception as error:
             found = _UNKNOWN.search(str(error))
             cls = _class_of(found[1]) if found and found[1] not in known else None
             if found is None or cls is None or not _register(cls):
                 raise
             known.add(found[1])
+
+
+@contextlib.contextmanager
+def _objects_without_a_hash() -> Iterator[None]:
+    """Torch 2.11 looks up what a forward returns in a table of types, itself in place of its type,
+    which fails for what has no hash, as most dataclasses: here it looks up the type, as 2.13 does.
+    """
+    asked = getattr(flattening, "is_opaque_type", None)
+    if asked is None:  # of torch 2.13: it looks up the type
+        yield
+        return
+    flattening.is_opaque_type = lambda value: asked(type(value))
+    try:
+        yield
+    finally:
+        flattening.is_opaque_type = asked
 
 
 def unknown_record(error: Exception) -> str | None:
