@@ -8,7 +8,11 @@ normally distributed errors: the square root of the F distribution's quantile fo
 quantile of the ratio of the maxima of n absolute values; the tests calculate both again.
 
 Errors are often not independent: all elements of `x / x.norm()` share the norm's. How many degrees
-of freedom a draw has is then seen from how much its mean square varies from draw to draw.
+of freedom a draw has is then seen from how much its mean square varies from draw to draw. One draw
+does not show it, so chance is allowed for when all draws have been made.
+
+Nor are errors of one size: that of a float is relative, so where few elements are large, few decide
+both figures. How many that are follows from their ulps.
 """
 
 from __future__ import annotations
@@ -43,6 +47,21 @@ MARGINS: tuple[tuple[int, Margins], ...] = (
 def margins(freedom: float) -> Margins:
     """The margins for so many degrees of freedom; below 8 those of 8."""
     return next((row for least, row in MARGINS if freedom >= least), MARGINS[-1][1])
+
+
+def luck(freedom: float) -> float:
+    """How many times as large as they are the errors of some roundings could have been: so many
+    errors, uniform over an ulp, all are smaller by this factor once in ten million times.
+    """
+    return PROBABILITY ** (-1 / max(1.0, freedom))
+
+
+def weighted(square: float, fourth: float) -> float:
+    """The degrees of freedom in errors of different sizes, from the sums of the sizes' squares and
+    fourth powers (Welch and Satterthwaite): their number where all are alike, 1 where one of them
+    is far larger than the others.
+    """
+    return square * square / fourth if fourth else 0.0
 
 
 def freedom(mean_squares: Sequence[float], count: int) -> float:
