@@ -76,7 +76,7 @@ def test_freedom_is_found_from_the_draws(per_draw: int) -> None:
 def test_freedom_has_its_bounds() -> None:
     assert freedom([], 7) == 7
     assert freedom([0.0, 0.0], 7) == 7
-    assert freedom([1.0, 1.0], 7) == 7
+    assert freedom([1.0, 1.0], 8) == 4, "the same draw again"
     assert freedom([0.0] * 15 + [1.0], 1000) == 16
     assert freedom([1.0, 1.001, 0.999], 50) == 50
 

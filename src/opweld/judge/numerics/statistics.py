@@ -68,11 +68,11 @@ def freedom(mean_squares: Sequence[float], count: int) -> float:
     """The degrees of freedom in some draws, from the mean square error of each of them.
 
     The mean of k squared normal numbers has the relative variance 2/k. At least one for each draw,
-    at most `count`, the number of elements in all of them; draws that are all alike tell nothing.
+    at most `count`, the number of elements in all of them; draws that are all alike are one draw.
     """
     num = len(mean_squares)
     mean = sum(mean_squares) / max(1, num)
     if num < 2 or not mean:
         return count
     variance = sum((m / mean - 1) ** 2 for m in mean_squares) / (num - 1)
-    return min(float(count), max(float(num), num * 2 / variance)) if variance else float(count)
+    return min(float(count), max(float(num), num * 2 / variance)) if variance else count / num
