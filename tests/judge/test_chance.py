@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from opweld.judge.numerics.statistics import MARGINS, PROBABILITY, freedom, margins
+from opweld.judge.numerics.statistics import MARGINS, PROBABILITY, freedom, luck, margins, weighted
 
 NUM_STEPS = 4000
 
@@ -76,6 +76,32 @@ def test_freedom_is_found_from_the_draws(per_draw: int) -> None:
 def test_freedom_has_its_bounds() -> None:
     assert freedom([], 7) == 7
     assert freedom([0.0, 0.0], 7) == 7
-    assert freedom([1.0, 1.0], 7) == 7
+    assert freedom([1.0, 1.0], 8) == 4, "the same draw again"
     assert freedom([0.0] * 15 + [1.0], 1000) == 16
     assert freedom([1.0, 1.001, 0.999], 50) == 50
+
+
+@pytest.mark.parametrize(("sizes", "expected"), [([1.0] * 40, 40), ([100.0] + [1.0] * 40, 1.01)])
+def test_few_large_errors_are_few(sizes: list[float], expected: float) -> None:
+    found = weighted(sum(s**2 for s in sizes), sum(s**4 for s in sizes))
+    assert found == pytest.approx(expected, rel=0.01)
+    assert weighted(0.0, 0.0) == 0
+
+
+def test_freedom_of_weighted_errors_is_that_of_their_mean_squares() -> None:
+    """Errors of ten binades: what the sizes say is what the draws show."""
+    sizes = torch.arange(-10, 0).repeat(8).double().exp2()
+    generator = torch.Generator().manual_seed(1)
+    errors = torch.randn(20_000, sizes.numel(), generator=generator).double() * sizes
+    squares = errors.square().mean(1)
+    seen = float(2 * squares.mean() ** 2 / squares.var())
+    assert weighted(float(sizes.dot(sizes)), float((sizes**4).sum())) == pytest.approx(
+        seen, rel=0.1
+    )
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 100])
+def test_luck_is_the_quantile_of_the_largest_rounding(count: int) -> None:
+    """That of uniform numbers is at most t with the probability t^count."""
+    assert (1 / luck(count)) ** count == pytest.approx(PROBABILITY)
+    assert luck(0) == luck(1) and luck(1e9) == pytest.approx(1)

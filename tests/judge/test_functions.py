@@ -132,9 +132,10 @@ def test_objects_of_this_process_are_judged_here() -> None:
     assert failing(wrong) == {"own inputs"}, "the first failure is the last"
 
 
-@pytest.mark.xfail(strict=True, reason="few large elements decide the largest error, by chance")
-def test_an_ulp_of_one_large_element_is_no_error() -> None:
-    """Of sparse values: an element near 1, whose error of less than an ulp is 10 times eager's."""
+def test_two_ulps_of_one_large_element_are_no_error() -> None:
+    """Of the first sparse values one element is three times the next. Eager has it right by chance,
+    and an error of two of its ulps is 10 times eager's largest.
+    """
     seeded = replace(QUICK, seed=968415356192473)
     judgement = check_functions(lambda x: torch.softmax(x, -1), softmax, make, settings=seeded)
     assert judgement.verdict.passed, judgement.verdict.reason

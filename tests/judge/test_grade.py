@@ -6,7 +6,16 @@ import pytest
 import torch
 
 from opweld.judge.numerics.compare import ErrorSums, format_of
-from opweld.judge.numerics.grade import Band, Figures, Format, grade, loses_digits, worst
+from opweld.judge.numerics.grade import (
+    Band,
+    Figures,
+    Format,
+    Rounding,
+    grade,
+    loses_digits,
+    without_chance,
+    worst,
+)
 
 FLOAT32 = Format(precision=24, min_exponent=-126, bits=32)
 
@@ -51,6 +60,35 @@ def figures(**changes: object) -> Figures:
 )
 def test_grade_follows_the_margins(changes: dict[str, object], expected: str) -> None:
     assert grade(figures(**changes)) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"excess": 12.0, "rounding": Rounding(0.0, 8.0, 5)}, "A"),  # 1.5 * 8.0
+        ({"excess": 16.0, "rounding": Rounding(0.0, 8.0, 5)}, "B"),
+        ({"excess": 16.1, "rounding": Rounding(0.0, 8.0, 5)}, "C"),
+        ({"excess": 11.0, "rounding": Rounding(0.0, 8.0, 50)}, "B"),  # 2 * 1.38 * 4.0
+        ({"excess": 11.1, "rounding": Rounding(0.0, 8.0, 50)}, "C"),
+        ({"excess": 8.02, "rounding": Rounding(0.0, 8.0, 9000)}, "C"),
+        ({"excess": 8.01, "rounding": Rounding(0.0, 3.9, 5)}, "C"),  # eager's own error is larger
+        ({"rms": 6.1, "rounding": Rounding(3.0, 0.0, 5)}, "B"),
+        ({"rms": 6.2, "rounding": Rounding(3.0, 0.0, 5)}, "C"),
+        ({"rms": 2.2, "rounding": Rounding(3.0, 0.0, 9000)}, "C"),
+        ({"excess": 1e-3, "eager_max": 0.0, "rounding": Rounding(3.0, 8.0, 5)}, "C"),
+    ],
+)
+def test_eager_is_no_better_than_correct_rounding_but_beyond_chance(
+    changes: dict[str, object], expected: str
+) -> None:
+    assert grade(figures(**changes)) == expected
+
+
+def test_nothing_may_be_put_down_to_chance() -> None:
+    few = figures(rms=3.0, excess=12.5, freedom=20.0, rounding=Rounding(2.0, 9.0, 5))
+    assert grade(few) == "B"
+    assert grade(without_chance(few)) == "C"
+    assert grade(without_chance(figures(rms=2.0, excess=8.0))) == "B"
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -164,3 +202,54 @@ def test_a_reference_of_its_own_rounding_counts_half_an_ulp() -> None:
     up = torch.tensor([1.0 + 2**-23, 3.0, 5.0])
     assert graded(up, eager, exact) == "A", "both are correctly rounded"
     assert graded(eager + 2**-20, eager, exact) == "C"
+
+
+def one_large(num_large: int = 1) -> tuple[torch.Tensor, torch.Tensor]:
+    """Eager and float64: numbers of 0.01 and less, correctly rounded, and some just below 1, which
+    eager misses by a thousandth of an ulp.
+    """
+    exact = torch.rand(500, generator=torch.Generator().manual_seed(1), dtype=torch.float64) / 100
+    exact[:num_large] = 0.75 + 2**-34
+    return exact.float(), exact
+
+
+@pytest.mark.parametrize(
+    ("ulps", "num_large", "num_wrong", "passes"),
+    [
+        (1, 1, 1, True),
+        (2, 1, 1, False),
+        (-1, 1, 1, True),
+        (1, 50, 1, False),  # eager has 50 of them right: that is no chance
+        (1, 50, 50, False),
+    ],
+)
+def test_an_ulp_of_one_large_element_is_the_error_of_any_rounding(
+    ulps: int, num_large: int, num_wrong: int, passes: bool
+) -> None:
+    eager, exact = one_large(num_large)
+    new = eager.clone()
+    new[:num_wrong] += ulps * 2**-24
+    assert (graded(new, eager, exact) in "AB") is passes
+
+
+@pytest.mark.parametrize("factor", [3, 10, 1000])
+def test_a_large_element_does_not_hide_what_is_wrong_elsewhere(factor: float) -> None:
+    """Errors of the small elements so much larger than eager's, one of them by an ulp of 1."""
+    eager, exact = one_large()
+    everywhere = (exact + factor * (eager.double() - exact).roll(1)).float()
+    everywhere[:2] = eager[:2]
+    one = eager.clone()
+    one[300] += factor * 2**-24
+    assert graded(one, eager, exact) in "CF"
+    assert (graded(everywhere, eager, exact) in "CF") is (factor > 300)
+
+
+def test_what_needs_no_rounding_has_to_be_exact() -> None:
+    """Of an output that a relu gives, say: the large elements are the inputs."""
+    exact = torch.randn(500, generator=torch.Generator().manual_seed(1)).clamp(min=0).double()
+    exact[:100] = torch.rand(100, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    exact[:100] *= 1e-3
+    eager = exact.float()
+    new = eager.clone()
+    new[int(exact.argmax())] *= 1 + 2**-23
+    assert graded(new, eager, exact) == "C"

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from opweld.judge.inputs.distributions import infinite_rows
-from opweld.judge.inputs.kinds import swapped, value_kinds
+from opweld.judge.inputs.kinds import NUM_SWAPS, swapped, value_kinds
 from opweld.judge.inputs.layouts import (
     EXPANDED,
     ONE_STRIDED,
@@ -51,6 +51,8 @@ def test_two_elements_change_places() -> None:
     first, again = (swapped(own, seed=5)(0).tensors() for _ in range(2))
     assert not torch.equal(first[0], swapped(own, seed=5)(1).tensors()[0])
     assert torch.equal(first[0], again[0]) and torch.equal(first[1], torch.arange(16))
+    later = swapped(own, seed=5)(NUM_SWAPS).tensors()[0]
+    assert (own(NUM_SWAPS).tensors()[0] != later).sum() == 2, "more draws have other values"
     single = swapped(lambda draw: Call((torch.ones(1), torch.ones(0, 3)), {}), seed=5)(0)
     assert torch.equal(single.args[0], torch.ones(1))
 

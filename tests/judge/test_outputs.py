@@ -109,6 +109,29 @@ def test_draws_go_on_while_chance_may_be_to_blame() -> None:
     assert not middle.check("own inputs").passed and not middle.is_settled
 
 
+def test_what_passes_by_chance_is_drawn_again() -> None:
+    """Errors that all elements of a draw share: two draws may part by eleven."""
+    middle = drawn(6.0, 2, shared=True)
+    assert middle.check("own inputs").passed and not middle.is_settled
+    assert not drawn(6.0, 16, shared=True).check("own inputs").passed
+
+
+def test_what_a_later_draw_may_excuse_is_drawn_again() -> None:
+    """In the first draw all results are small, and 30 times as wrong as eager's."""
+    generator = torch.Generator().manual_seed(1)
+    comparison = None
+    for scale in (1e-6, 1.0):
+        exact = (torch.rand(64, generator=generator, dtype=torch.float64) + 1) * scale
+        errors = torch.randn(2, 64, generator=generator, dtype=torch.float64) * 1e-6 * scale
+        factor = 30 if scale < 1 else 1
+        eager, new = (exact + errors[0]).float(), (exact + factor * errors[1]).float()
+        comparison = comparison or Comparison(run_of(eager))
+        comparison.add(run_of(new), run_of(eager), Block(None, [exact]))
+        comparison.end_draw()
+        assert comparison.is_settled is (scale == 1)
+    assert comparison is not None and comparison.check("own inputs").passed
+
+
 def test_what_is_too_large_fails_after_all_draws() -> None:
     assert not drawn(3.5, 16, shared=False).check("own inputs").passed
     assert drawn(1.0, 16, shared=True).check("own inputs").passed

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from opweld.judge.numerics.grade import Band, Figures, Format
-from opweld.judge.numerics.statistics import freedom
+from opweld.judge.numerics.grade import Band, Figures, Format, Rounding
+from opweld.judge.numerics.statistics import freedom, weighted
 
 PIECE_ELEMS = {"cpu": 2**19, "cuda": 2**23}
 SMALL_ELEMS = 2**16
@@ -129,6 +129,7 @@ class ErrorSums:
     """Running sums for one output of `dtype`; `add` pieces in row-major order, then `figures`.
 
     With `overflows`, where eager lost an element on the way to it, the other side may, too.
+    `ulp_square`, `ulp_fourth` and `ulp_max` are of the ulps of elements that eager rounds.
     """
 
     dtype: torch.dtype
@@ -138,9 +139,12 @@ class ErrorSums:
     square: float = 0.0
     eager_square: float = 0.0
     half_ulp_square: float = 0.0
+    ulp_square: float = 0.0
+    ulp_fourth: float = 0.0
     value_square: float = 0.0
     max: float = 0.0
     eager_max: float = 0.0
+    ulp_max: float = 0.0
     excess: float = 0.0
     max_ulp: float = 0.0
     num_special_wrong: int = 0
@@ -223,6 +227,9 @@ class ErrorSums:
         squares = [t.dot(t) for t in (error, eager_error, spacing, reference)]
         largest = [error.max(), eager_error.max()]
         self._add_bands(reference, error, eager_error)
+        rounded = eager_error.sign_().mul_(spacing)  # the ulps of what eager does not have exactly
+        largest.append(rounded.max())
+        squares += [rounded.dot(rounded), rounded.square_().dot(rounded)]
         excess, position = torch.sub(error, spacing, alpha=0.5).max(dim=0)
         ulps = error.div_(spacing)
         self._add_figures([*squares, *largest, ulps.max(), excess, position.double()], start)
@@ -230,15 +237,18 @@ class ErrorSums:
 
     def _add_figures(self, figures: list[Tensor], start: int) -> None:
         """Numbers that the device has, which is waited for once."""
-        error, eager, spacing, value, most, eager_most, ulps, excess, position = torch.stack(
-            figures
-        ).tolist()
+        found = torch.stack(figures).tolist()
+        error, eager, spacing, value, rounded, fourth = found[:6]
+        most, eager_most, rounded_most, ulps, excess, position = found[6:]
         self.square += error
         self.eager_square += eager
         self.half_ulp_square += spacing / 4
+        self.ulp_square += rounded
+        self.ulp_fourth += fourth
         self.value_square += value
         self.max = max(self.max, most)
         self.eager_max = max(self.eager_max, eager_most)
+        self.ulp_max = max(self.ulp_max, rounded_most)
         self.max_ulp = max(self.max_ulp, ulps)
         if self.worst_position is None or excess > self.excess:
             self.worst_position = start + int(position)
@@ -264,12 +274,18 @@ class ErrorSums:
             eager_rms=math.sqrt(self.eager_square / count),
             eager_max=self.eager_max,
             half_ulp_rms=math.sqrt(self.half_ulp_square / count),
+            rounding=self._rounding(count),
             close=self.close and not self.num_special_wrong,
             num_special_wrong=self.num_special_wrong,
             bands=tuple(self._bands()),
             scale=self.scale,
             freedom=freedom(self.mean_squares, self.count),
         )
+
+    def _rounding(self, count: int) -> Rounding:
+        # an error of correct rounding is uniform over one ulp
+        rms = math.sqrt(self.ulp_square / 12 / count)
+        return Rounding(rms, self.ulp_max / 2, weighted(self.ulp_square, self.ulp_fourth))
 
     def _bands(self) -> Iterator[Band]:
         if self.bands is None:

@@ -6,19 +6,24 @@ is within 5 % of eager's and the largest error within 1.5 times eager's, each pl
 margins are for chance: torch against itself on permuted rows is "worse" half of the time); **B**
 when both are within twice eager's (three times for 16-bit types), each plus half an ulp; **C** when
 only `torch.testing.assert_close`'s defaults hold; **F** otherwise. Where few independent errors
-were seen, the margins of B are those of chance (`chance.py`) if these are wider.
+were seen, the margins of B are those of chance (`statistics.py`) if these are wider.
 
 Half an ulp is what correct rounding alone may cost: for the root mean square it is that of every
 element's half ulp, and the largest error is taken after each element's own half ulp is subtracted.
+
+Eager may be right by chance: where one element is far larger than the others its rounding is both
+figures, and now and then that is next to nothing. So eager's figures are taken to be those of
+correct rounding where they are smaller, as far as chance explains the difference: hardly where many
+elements are large, and never where eager has results that need no rounding.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from opweld.judge.numerics.statistics import margins
+from opweld.judge.numerics.statistics import luck, margins
 from opweld.judge.values import GRADES, Grade
 
 RMS_MARGIN_A, MAX_MARGIN_A = 1.05, 1.5
@@ -52,6 +57,21 @@ class Band:
 
 
 @dataclass(frozen=True, slots=True)
+class Rounding:
+    """What rounding eager's results correctly costs, those left out that it has without an error:
+    the expected root mean square over all elements, the largest error there can be, and the
+    degrees of freedom of these errors by the elements' ulps.
+    """
+
+    rms: float
+    max: float
+    freedom: float
+
+
+NO_ROUNDING = Rounding(0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
 class Figures:
     """All that the grade of one output depends on.
 
@@ -59,7 +79,8 @@ class Figures:
     `half_ulp_rms` the root mean square of the elements' half ulps, `num_special_wrong` the number
     of elements whose NaN or infinity is neither eager's nor the float64 run's, `close` whether
     assert_close's defaults hold against eager, `scale` the root mean square of the values,
-    `freedom` how many of the errors are independent (None: all).
+    `freedom` how many of the errors are independent (None: all), `rounding` what correct rounding
+    costs where eager rounds.
     """
 
     format: Format
@@ -75,6 +96,7 @@ class Figures:
     bands: tuple[Band, ...] = ()
     scale: float = 0.0
     freedom: float | None = None
+    rounding: Rounding = NO_ROUNDING
 
 
 def grade(figures: Figures) -> Grade:
@@ -92,6 +114,11 @@ def grade(figures: Figures) -> Grade:
     if _within(figures, max(margin, chance.rms), max(margin, chance.max)):
         return "B"
     return "C" if figures.close else "F"
+
+
+def without_chance(figures: Figures) -> Figures:
+    """The same figures, of which nothing is put down to chance."""
+    return replace(figures, freedom=math.inf, rounding=NO_ROUNDING)
 
 
 def loses_digits(format: Format, band: Band, scale: float = 0.0) -> bool:
@@ -116,5 +143,17 @@ def worst(grades: Iterable[Grade]) -> Grade:
 
 
 def _within(figures: Figures, rms_margin: float, max_margin: float) -> bool:
-    rms_limit = rms_margin * figures.eager_rms + figures.half_ulp_rms
-    return figures.rms <= rms_limit and figures.excess <= max_margin * figures.eager_max
+    eager_rms, eager_max = _without_luck(figures)
+    rms_limit = rms_margin * eager_rms + figures.half_ulp_rms
+    return figures.rms <= rms_limit and figures.excess <= max_margin * eager_max
+
+
+def _without_luck(figures: Figures) -> tuple[float, float]:
+    """Eager's root mean square and largest error; those of correct rounding where these are larger
+    and by no more than chance makes them.
+    """
+    rounding = figures.rounding
+    factor = luck(rounding.freedom)
+    rms = min(rounding.rms, factor * figures.eager_rms)
+    largest = min(rounding.max, factor * figures.eager_max)
+    return max(figures.eager_rms, rms), max(figures.eager_max, largest)

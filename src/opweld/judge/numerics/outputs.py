@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from opweld.judge.numerics.compare import ErrorSums, are_close, pieces_of, same_bits
-from opweld.judge.numerics.grade import grade, worst
+from opweld.judge.numerics.grade import grade, without_chance, worst
 from opweld.judge.numerics.noise import NoiseSums
 from opweld.judge.numerics.reference import Block
 from opweld.judge.process.leaf import RemoteLeaf
@@ -20,8 +20,6 @@ from opweld.judge.verify.run import Run
 
 # Against a float64 run, a grade of A or B is delivered.
 DELIVERED: tuple[Grade, ...] = ("A", "B")
-# As many independent errors as there are draws at most.
-LEAST_FREEDOM = 16
 # A float64 result that is this far off, beside its largest element, was rounded to a narrower type
 # on its way: float32 rounds by 2^-24, float64 by 2^-53.
 ROUNDED = 2.0**-36
@@ -133,13 +131,15 @@ class Comparison:
 
     @property
     def is_settled(self) -> bool:
-        """Whether more draws could not change the verdict: it passes, or fails beyond chance."""
+        """Whether more draws could not change the verdict: it passes without the allowance for
+        chance, or fails with the widest there is.
+        """
         if any(self.num_wrong.values()):
             return True
         figures = [sums.figures() for p, sums in self.sums.items() if p not in self.noise]
-        if all(grade(f) in DELIVERED for f in figures):
+        if all(grade(without_chance(f)) in DELIVERED for f in figures):
             return True
-        return any(grade(replace(f, freedom=LEAST_FREEDOM)) not in DELIVERED for f in figures)
+        return any(grade(replace(f, freedom=0)) == "F" for f in figures)
 
     def add_noise(
         self,

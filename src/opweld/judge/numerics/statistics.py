@@ -8,7 +8,11 @@ normally distributed errors: the square root of the F distribution's quantile fo
 quantile of the ratio of the maxima of n absolute values; the tests calculate both again.
 
 Errors are often not independent: all elements of `x / x.norm()` share the norm's. How many degrees
-of freedom a draw has is then seen from how much its mean square varies from draw to draw.
+of freedom a draw has is then seen from how much its mean square varies from draw to draw. One draw
+does not show it, so chance is allowed for when all draws have been made.
+
+Nor are errors of one size: that of a float is relative, so where few elements are large, few decide
+both figures. How many that are follows from their ulps.
 """
 
 from __future__ import annotations
@@ -45,15 +49,30 @@ def margins(freedom: float) -> Margins:
     return next((row for least, row in MARGINS if freedom >= least), MARGINS[-1][1])
 
 
+def luck(freedom: float) -> float:
+    """How many times as large as they are the errors of some roundings could have been: so many
+    errors, uniform over an ulp, all are smaller by this factor once in ten million times.
+    """
+    return PROBABILITY ** (-1 / max(1.0, freedom))
+
+
+def weighted(square: float, fourth: float) -> float:
+    """The degrees of freedom in errors of different sizes, from the sums of the sizes' squares and
+    fourth powers (Welch and Satterthwaite): their number where all are alike, 1 where one of them
+    is far larger than the others.
+    """
+    return square * square / fourth if fourth else 0.0
+
+
 def freedom(mean_squares: Sequence[float], count: int) -> float:
     """The degrees of freedom in some draws, from the mean square error of each of them.
 
     The mean of k squared normal numbers has the relative variance 2/k. At least one for each draw,
-    at most `count`, the number of elements in all of them; draws that are all alike tell nothing.
+    at most `count`, the number of elements in all of them; draws that are all alike are one draw.
     """
     num = len(mean_squares)
     mean = sum(mean_squares) / max(1, num)
     if num < 2 or not mean:
         return count
     variance = sum((m / mean - 1) ** 2 for m in mean_squares) / (num - 1)
-    return min(float(count), max(float(num), num * 2 / variance)) if variance else float(count)
+    return min(float(count), max(float(num), num * 2 / variance)) if variance else count / num

@@ -18,6 +18,7 @@ from torch import nn
 
 from opweld.judge.inputs.arguments import argument_kinds
 from opweld.judge.inputs.kinds import (
+    NUM_SWAPS,
     SWAPPED,
     Kind,
     Manner,
@@ -62,8 +63,6 @@ _BETWEEN, _DRAWS_BETWEEN = 0.3, 4
 DRAWN, RANDOM_STATE = "other weights, re-drawn", "random state"
 # What is tried where nothing is asked for.
 AUTOCAST, DTYPE = "bfloat16", "float64"
-# What is kept by a sample of the elements shows where both that change places are outside of it.
-NUM_SWAPS = 6
 SHARPENED, SHARPENING = "own inputs, sharpened", (30.0, 1 / 30)
 MIN_ROWS = 5
 
