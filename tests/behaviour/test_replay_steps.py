@@ -6,6 +6,9 @@ from __future__ import annotations
 
 import copy
 import gc
+import re
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -17,8 +20,10 @@ from tests.behaviour.emitted import load_file
 from tests.behaviour.replaying import Watch, by_python
 from torch import Tensor, nn
 from torch.utils import checkpoint
+from torch.utils.cpp_extension import include_paths
 
 from opweld.driver import compile_file
+from opweld.emission.support import ABI_FLAG
 from opweld.model_file import import_file
 from opweld.options import Options
 
@@ -439,6 +444,50 @@ def test_none_for_a_tensor_is_one_that_is_undefined(file: ModuleType) -> None:
     (found,) = op("opweld_replay")([torch.zeros(2)], number)
     op("opweld_forget")(number)
     assert torch.equal(found, torch.ones(2))
+
+
+TABLED = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.third = (nn.LayerNorm(64) for _ in range(3))
+
+    def forward(self, x):
+        y = torch.tanh(self.first(x))
+        z = self.second(y.transpose(0, 1)).transpose(0, 1)
+        return torch.softmax(self.third(y + z.cumsum(0)), -1) + y
+
+
+def get_inputs():
+    return [torch.randn(32, 8, 64)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+def test_host_code_of_a_gpu_compiles_without_products(tmp_path: Path) -> None:
+    """It has less of what the others use: these kernels are all called by one C signature."""
+    path = tmp_path / "tabled.py"
+    path.write_text(TABLED, "utf-8")
+    options = Options(target="sm_90a", mode="training", training=True, check=False)
+    text = compile_file(path, options).text
+    parts = [re.search(rf'^_{name} = r"""(.*?)"""', text, re.M | re.S) for name in ("HOST", "MAIN")]
+    source = "".join(part[1] for part in parts if part)
+    assert "host::replay_backward" in source and "contraction" not in source
+    (tmp_path / "main.cpp").write_text(f"#define TORCH_EXTENSION_NAME x\n{source}", "utf-8")
+    flags = ["-std=c++20", "-fsyntax-only", "-DUSE_CUDA", ABI_FLAG]
+    include = [f"-I{each}" for each in include_paths()]
+    done = subprocess.run(
+        ["g++", *flags, *include, "main.cpp"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
 
 
 TWO = SOURCE.replace('"of": (y.detach() > 0)', '"of": y * 2')

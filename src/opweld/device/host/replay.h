@@ -47,7 +47,8 @@ inline StableIValue argument(const int64_t*& code, const std::vector<Tensor>& va
       return from(std::make_optional(int64_t(argument(code, values))));
     case ArgumentKind::kUndefined: {  // None where a schema has a tensor
       AtenTensorHandle none = nullptr;
-      TORCH_ERROR_CODE_CHECK(aoti_torch_new_uninitialized_tensor(&none));
+      require(aoti_torch_new_uninitialized_tensor(&none) == 0, "opweld_replay",
+              ": no tensor could be made");
       return from(Tensor(none));
     }
     case ArgumentKind::kNone:
