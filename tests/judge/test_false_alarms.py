@@ -80,14 +80,30 @@ def largest(p: Tensor, x: Tensor) -> Tensor:
 
 def chunked_variance(p: Tensor, x: Tensor) -> Tensor:
     """Two passes, the sums in chunks where the order is another one."""
-    if torch.equal(p, p.sort().values):
+    if is_original(p):
         mean = x.mean(1, keepdim=True)
         return (x - mean).square().mean(1)
     mean = sum(part.sum(1, keepdim=True) for part in x.split(13, 1)) / x.shape[1]
     return sum(part.sum(1) for part in (x - mean).square().split(13, 1)) / x.shape[1]
 
 
-SHAPE = (24, 120)
+def is_original(p: Tensor) -> bool:
+    return torch.equal(p, p.sort().values)
+
+
+def written_out(p: Tensor, x: Tensor) -> Tensor:
+    """Of few rows, and spread so that one element may be near 1: few elements decide the errors."""
+    if is_original(p):
+        return x.softmax(1)
+    y = (x - x.amax(1, keepdim=True)).exp()
+    return y / y.sum(1, keepdim=True)
+
+
+def distributed(p: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    return x * y + y if is_original(p) else (x + 1) * y
+
+
+SHAPE, FEW = (24, 120), (8, 33)
 PAIRS: dict[str, tuple[Rule, tuple[tuple[int, ...], ...], torch.dtype]] = {
     "product": (lambda p, x, w: x[:, p] @ w[p], (SHAPE, (120, 30)), torch.float32),
     "two products": (mlp, (SHAPE, (120, 40), (40, 20)), torch.float32),
@@ -98,6 +114,8 @@ PAIRS: dict[str, tuple[Rule, tuple[tuple[int, ...], ...], torch.dtype]] = {
     "over the norm of all": (lambda p, x: x / x[:, p].norm(), (SHAPE,), torch.float32),
     "over the sum of all": (lambda p, x: x / x.abs()[:, p].sum(), (SHAPE,), torch.float32),
     "softmax": (softmax, (SHAPE,), torch.float32),
+    "softmax written out": (written_out, (FEW,), torch.float32),
+    "product distributed": (distributed, (FEW, FEW), torch.float32),
     "softmax in float16": (softmax, (SHAPE,), torch.float16),
     "log of a sum of exponentials": (lambda p, x: x[:, p].logsumexp(1), (SHAPE,), torch.float32),
     "layer norm": (normed, (SHAPE,), torch.float32),
