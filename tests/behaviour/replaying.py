@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
+from tests.behaviour.emitted import load_file
+
+from opweld.driver import compile_file
+from opweld.options import Options
+
+
+def compiled(folder: Path, source: str, **asked: Any) -> ModuleType:
+    """The emitted file of a model's text; `asked` are options."""
+    path = folder / "model.py"
+    path.write_text(source, "utf-8")
+    text = compile_file(path, Options(check=False, **asked)).text
+    return load_file(folder / f"{folder.name}_new.py", text)
 
 
 class Watch:
@@ -31,11 +46,18 @@ class Watch:
         return done
 
 
-def by_python(file: ModuleType, net: Any, *args: torch.Tensor) -> Any:
-    """What the statements of the forward give."""
+@contextmanager
+def only_python(file: ModuleType) -> Iterator[None]:
+    """While no call is recorded or replayed."""
     held = file.ModelNew._opweld
     replay, held.replay = held.replay, lambda *_: None
     try:
-        return net(*args)
+        yield
     finally:
         held.replay = replay
+
+
+def by_python(file: ModuleType, net: Any, *args: torch.Tensor) -> Any:
+    """What the statements of the forward give."""
+    with only_python(file):
+        return net(*args)

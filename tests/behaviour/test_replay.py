@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 from tests.behaviour.emitted import CountCalls, load_file
-from tests.behaviour.replaying import Watch, by_python
+from tests.behaviour.replaying import Watch, by_python, compiled
 
 from opweld.driver import compile_file
 from opweld.options import Options
@@ -64,11 +64,7 @@ def get_init_inputs():
 
 @pytest.fixture(scope="module")
 def file(build_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
-    folder = tmp_path_factory.mktemp("replay")
-    path = folder / "replayed.py"
-    path.write_text(SOURCE, "utf-8")
-    text = compile_file(path, Options(target="cpu", mode="both", check=False)).text
-    return load_file(folder / "replayed_new.py", text)
+    return compiled(tmp_path_factory.mktemp("replay"), SOURCE, target="cpu", mode="both")
 
 
 def inputs(seed: int, batch: int = 2) -> list[torch.Tensor]:
@@ -238,6 +234,16 @@ def test_one_tensor_passed_twice_is_not_recorded(file: ModuleType) -> None:
         result = net(x, y)
         check_as_python(file, net, result, x, y)
     assert "replayed" not in ways
+
+
+def test_a_buffer_without_strides_does_no_harm(file: ModuleType) -> None:
+    """A sparse one has no memory of its own that a call could be told to read."""
+    net, given = model(file), inputs(0)
+    net.register_buffer("table", torch.eye(3).to_sparse())
+    with torch.no_grad(), Watch(file) as ways:
+        for _ in range(4):
+            check_as_python(file, net, net(*given), *given)
+    assert "replayed" in ways
 
 
 def test_a_copy_has_its_own(file: ModuleType) -> None:

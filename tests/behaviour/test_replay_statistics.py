@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
-from tests.behaviour.emitted import load_file
-from tests.behaviour.replaying import Watch
+from tests.behaviour.replayed_steps import STEPS
+from tests.behaviour.replaying import Watch, compiled, only_python
 from torch import Tensor, nn
-
-from opweld.driver import compile_file
-from opweld.options import Options
 
 SOURCE = """
 import torch
@@ -56,11 +52,7 @@ def get_init_inputs():
 
 @pytest.fixture(scope="module")
 def file(build_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
-    folder = tmp_path_factory.mktemp("statistics")
-    path = folder / "norms.py"
-    path.write_text(SOURCE, "utf-8")
-    options = Options(target="cpu", mode="training", training=True, check=False)
-    return load_file(folder / "norms_new.py", compile_file(path, options).text)
+    return compiled(tmp_path_factory.mktemp("statistics"), SOURCE, **STEPS)
 
 
 def image(seed: int) -> Tensor:
@@ -77,10 +69,11 @@ def step(net: Any, seed: int) -> list[Tensor]:
     return [*torch.autograd.grad(net(image(seed)).square().sum(), [*net.parameters()])]
 
 
-def by_python(file: ModuleType, call: Callable[[], Any]) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(file.ModelNew._opweld, "replay", lambda *_: None)
-        return call()
+def both(file: ModuleType, net: Any, other: Any, seed: int) -> None:
+    """A step of each, of the other by Python's calls."""
+    step(net, seed)
+    with only_python(file):
+        step(other, seed)
 
 
 def check_alike(net: nn.Module, other: nn.Module) -> None:
@@ -95,7 +88,8 @@ def test_statistics_are_those_of_python(file: ModuleType, gradients: bool) -> No
         for seed in range(5):
             call = step if gradients else lambda net, seed: [net(image(seed))]
             found = call(net, seed)
-            wanted = by_python(file, lambda call=call, seed=seed: call(other, seed))
+            with only_python(file):
+                wanted = call(other, seed)
             assert all(torch.equal(*pair) for pair in zip(found, wanted, strict=True))
             check_alike(net, other)
     assert ways == ["python", "recorded", "replayed", "replayed", "replayed"]
@@ -106,8 +100,7 @@ def test_statistics_are_those_of_python(file: ModuleType, gradients: bool) -> No
 def test_buffers_are_looked_up_in_each_call(file: ModuleType, change: str) -> None:
     net, other = two(file)
     for seed in range(3):
-        step(net, seed)
-        by_python(file, lambda seed=seed: step(other, seed))
+        both(file, net, other, seed)
     before = net.norm.running_mean
     for each in (net, other):
         if change == "assigned":
@@ -118,8 +111,7 @@ def test_buffers_are_looked_up_in_each_call(file: ModuleType, change: str) -> No
             each.norm.reset_running_stats()
     kept = before.clone()
     for seed in range(3, 7):
-        step(net, seed)
-        by_python(file, lambda seed=seed: step(other, seed))
+        both(file, net, other, seed)
         check_alike(net, other)
     assert torch.equal(before, kept) is (change == "assigned")
 
@@ -136,6 +128,8 @@ def test_while_a_call_is_recorded_others_track_for_themselves(file: ModuleType) 
         thread.start()
     for thread in threads:
         thread.join()
-    by_python(file, lambda: [step(nets[0][1], seed) for seed in range(12)])
+    with only_python(file):
+        for seed in range(12):
+            step(nets[0][1], seed)
     for net, _ in nets:
         check_alike(net, nets[0][1])

@@ -137,3 +137,32 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
+
+
+SPARSE = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("table", torch.eye(3).to_sparse())
+
+    def forward(self, x):
+        return torch.tanh(self.table @ x) * 2.0
+
+
+def get_inputs():
+    return [torch.randn(3, 4)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_a_sparse_buffer_is_the_librarys(tmp_path: Path) -> None:
+    path = tmp_path / "sparse.py"
+    path.write_text(SPARSE, "utf-8")
+    made = compile_file(path, Options(target="cpu", check=False))
+    assert "k1_tanh_mul" in made.text

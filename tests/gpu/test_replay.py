@@ -7,11 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.behaviour.emitted import load_file
-from tests.behaviour.replaying import Watch, by_python
-
-from opweld.driver import compile_file
-from opweld.options import Options
+from tests.behaviour.replaying import Watch, by_python, compiled
 
 pytestmark = pytest.mark.gpu
 
@@ -54,11 +50,7 @@ def get_init_inputs():
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
-    folder = tmp_path_factory.mktemp("replay")
-    path = folder / "blocks.py"
-    path.write_text(SOURCE, "utf-8")
-    text = compile_file(path, Options(target="cuda", mode="eval", check=False)).text
-    return load_file(folder / "blocks_new.py", text)
+    return compiled(tmp_path_factory.mktemp("replay"), SOURCE, target="cuda", mode="eval")
 
 
 @pytest.fixture

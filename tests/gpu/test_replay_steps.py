@@ -4,19 +4,13 @@ calls, on its stream, and as a CUDA graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
-from tests.behaviour.emitted import load_file
-from tests.behaviour.replaying import Watch
+from tests.behaviour.replaying import Watch, compiled, only_python
 from torch import Tensor
-
-from opweld.driver import compile_file
-from opweld.options import Options
 
 pytestmark = pytest.mark.gpu
 
@@ -68,21 +62,17 @@ def get_init_inputs():
 """
 
 
-def compiled(folder: Path, dropout: float) -> ModuleType:
-    path = folder / "steps.py"
-    path.write_text(SOURCE.replace("DROPOUT", str(dropout)), "utf-8")
-    options = Options(target="cuda", mode="training", training=True, check=False)
-    return load_file(folder / f"{folder.name}_new.py", compile_file(path, options).text)
+STEPS = {"target": "cuda", "mode": "training", "training": True}
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
-    return compiled(tmp_path_factory.mktemp("steps"), 0.0)
+    return compiled(tmp_path_factory.mktemp("steps"), SOURCE.replace("DROPOUT", "0.0"), **STEPS)
 
 
 @pytest.fixture(scope="module")
 def drawing(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
-    return compiled(tmp_path_factory.mktemp("drawing"), 0.2)
+    return compiled(tmp_path_factory.mktemp("drawing"), SOURCE.replace("DROPOUT", "0.2"), **STEPS)
 
 
 def tokens(seed: int) -> Tensor:
@@ -112,12 +102,6 @@ def step(net: Any, seed: int) -> dict[str, Tensor]:
     return dict(zip(names, torch.autograd.grad(total, weights), strict=True))
 
 
-def by_python(file: ModuleType, call: Callable[[], Any]) -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(file.ModelNew._opweld, "replay", lambda *_: None)
-        return call()
-
-
 # Gradients of a table and of attention are added up by atomics of PyTorch's.
 def check_near(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
     for name, grad in found.items():
@@ -125,23 +109,22 @@ def check_near(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
         assert distance < 1e-5, (name, float(distance))
 
 
-def test_gradients_are_those_of_python(file: ModuleType) -> None:
-    net = ready(file)
+def check_steps(file: ModuleType, net: Any) -> None:
     for seed in range(3):
         with Watch(file) as ways:
             found = step(net, seed)
         assert ways == ["replayed"]
-        check_near(found, by_python(file, lambda seed=seed: step(net, seed)))
+        with only_python(file):
+            check_near(found, step(net, seed))
+
+
+def test_gradients_are_those_of_python(file: ModuleType) -> None:
+    check_steps(file, ready(file))
 
 
 def test_the_same_numbers_are_drawn(drawing: ModuleType) -> None:
-    net = ready(drawing)
-    for seed in range(3):
-        with Watch(drawing) as ways:
-            found = step(net, seed)
-        assert ways == ["replayed"]
-        check_near(found, by_python(drawing, lambda seed=seed: step(net, seed)))
-    given = tokens(0)
+    net, given = ready(drawing), tokens(0)
+    check_steps(drawing, net)
     assert not torch.equal(net(given), net(given))
 
 
@@ -168,7 +151,9 @@ def test_a_step_has_no_more_memory_than_python_s(file: ModuleType) -> None:
         return torch.cuda.max_memory_allocated() - before
 
     net = ready(file)
-    assert most() <= 1.05 * by_python(file, most)
+    replayed = most()
+    with only_python(file):
+        assert replayed <= 1.05 * most()
 
 
 def test_a_step_on_another_stream(file: ModuleType) -> None:

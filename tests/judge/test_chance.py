@@ -8,7 +8,14 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from opweld.judge.numerics.statistics import MARGINS, PROBABILITY, freedom, luck, margins, weighted
+from opweld.judge.numerics.statistics import (
+    MARGINS,
+    PROBABILITY,
+    freedom,
+    margins,
+    rounding_margin,
+    weighted,
+)
 
 NUM_STEPS = 4000
 
@@ -101,7 +108,7 @@ def test_freedom_of_weighted_errors_is_that_of_their_mean_squares() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 100])
-def test_luck_is_the_quantile_of_the_largest_rounding(count: int) -> None:
+def test_the_margin_is_the_quantile_of_the_largest_rounding(count: int) -> None:
     """That of uniform numbers is at most t with the probability t^count."""
-    assert (1 / luck(count)) ** count == pytest.approx(PROBABILITY)
-    assert luck(0) == luck(1) and luck(1e9) == pytest.approx(1)
+    assert (1 / rounding_margin(count)) ** count == pytest.approx(PROBABILITY)
+    assert rounding_margin(0) == rounding_margin(1) and rounding_margin(1e9) == pytest.approx(1)

@@ -125,8 +125,7 @@ def make() -> list[torch.Tensor]:
 
 
 def test_objects_of_this_process_are_judged_here() -> None:
-    seeded = QUICK
-    judgement = check_functions(lambda x: torch.softmax(x, -1), softmax, make, settings=seeded)
+    judgement = check_functions(lambda x: torch.softmax(x, -1), softmax, make, settings=QUICK)
     assert judgement.verdict.passed and judgement.timing is None, judgement.verdict.reason
     wrong = check_functions(lambda x: torch.softmax(x, -1), lambda x: softmax(x) + 1e-4, make)
     assert failing(wrong) == {"own inputs"}, "the first failure is the last"

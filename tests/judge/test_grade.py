@@ -13,7 +13,7 @@ from opweld.judge.numerics.grade import (
     Rounding,
     grade,
     loses_digits,
-    without_chance,
+    without_allowance,
     worst,
 )
 
@@ -78,17 +78,17 @@ def test_grade_follows_the_margins(changes: dict[str, object], expected: str) ->
         ({"excess": 1e-3, "eager_max": 0.0, "rounding": Rounding(3.0, 8.0, 5)}, "C"),
     ],
 )
-def test_eager_is_no_better_than_correct_rounding_but_beyond_chance(
+def test_eager_is_no_better_than_correct_rounding_but_significantly(
     changes: dict[str, object], expected: str
 ) -> None:
     assert grade(figures(**changes)) == expected
 
 
-def test_nothing_may_be_put_down_to_chance() -> None:
+def test_figures_without_any_allowance() -> None:
     few = figures(rms=3.0, excess=12.5, freedom=20.0, rounding=Rounding(2.0, 9.0, 5))
     assert grade(few) == "B"
-    assert grade(without_chance(few)) == "C"
-    assert grade(without_chance(figures(rms=2.0, excess=8.0))) == "B"
+    assert grade(without_allowance(few)) == "C"
+    assert grade(without_allowance(figures(rms=2.0, excess=8.0))) == "B"
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

@@ -109,7 +109,7 @@ def test_draws_go_on_while_chance_may_be_to_blame() -> None:
     assert not middle.check("own inputs").passed and not middle.is_settled
 
 
-def test_what_passes_by_chance_is_drawn_again() -> None:
+def test_what_passes_by_an_allowance_is_drawn_again() -> None:
     """Errors that all elements of a draw share: two draws may part by eleven."""
     middle = drawn(6.0, 2, shared=True)
     assert middle.check("own inputs").passed and not middle.is_settled

@@ -104,6 +104,7 @@ def _hides(node: fx.Node) -> bool:
 
 
 def place_of(node: Any) -> int | None:
-    """Where the memory of a node's tensor is, None for what is none."""
+    """Where the memory of a node's tensor is; None for what is none, and for a sparse one."""
     value = node.meta.get("val") if isinstance(node, fx.Node) else None
-    return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None
+    strided = isinstance(value, torch.Tensor) and value.layout is torch.strided
+    return value.untyped_storage()._cdata if strided else None

@@ -32,4 +32,12 @@ inline std::vector<Tensor> replay_backward(std::vector<Tensor> values, int64_t n
 
 inline void forget_left(int64_t number) { left_behind().remove(number); }
 
+// What two gradients of one tensor add up to.
+inline Tensor add(Tensor left, Tensor right) {
+  AtenTensorHandle sum = nullptr;
+  const auto failed = add_tensors(left.get(), right.get(), 1.0, &sum);
+  require(failed == 0, "opweld_add", ": two gradients could not be added");
+  return Tensor(sum);
+}
+
 }  // namespace host

@@ -23,7 +23,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from opweld.judge.numerics.statistics import luck, margins
+from opweld.judge.numerics.statistics import margins, rounding_margin
 from opweld.judge.values import GRADES, Grade
 
 RMS_MARGIN_A, MAX_MARGIN_A = 1.05, 1.5
@@ -116,7 +116,7 @@ def grade(figures: Figures) -> Grade:
     return "C" if figures.close else "F"
 
 
-def without_chance(figures: Figures) -> Figures:
+def without_allowance(figures: Figures) -> Figures:
     """The same figures, of which nothing is put down to chance."""
     return replace(figures, freedom=math.inf, rounding=NO_ROUNDING)
 
@@ -143,17 +143,17 @@ def worst(grades: Iterable[Grade]) -> Grade:
 
 
 def _within(figures: Figures, rms_margin: float, max_margin: float) -> bool:
-    eager_rms, eager_max = _without_luck(figures)
+    eager_rms, eager_max = _eager_errors(figures)
     rms_limit = rms_margin * eager_rms + figures.half_ulp_rms
     return figures.rms <= rms_limit and figures.excess <= max_margin * eager_max
 
 
-def _without_luck(figures: Figures) -> tuple[float, float]:
+def _eager_errors(figures: Figures) -> tuple[float, float]:
     """Eager's root mean square and largest error; those of correct rounding where these are larger
     and by no more than chance makes them.
     """
     rounding = figures.rounding
-    factor = luck(rounding.freedom)
+    factor = rounding_margin(rounding.freedom)
     rms = min(rounding.rms, factor * figures.eager_rms)
     largest = min(rounding.max, factor * figures.eager_max)
     return max(figures.eager_rms, rms), max(figures.eager_max, largest)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from opweld.judge.numerics.compare import ErrorSums, are_close, pieces_of, same_bits
-from opweld.judge.numerics.grade import grade, without_chance, worst
+from opweld.judge.numerics.grade import grade, without_allowance, worst
 from opweld.judge.numerics.noise import NoiseSums
 from opweld.judge.numerics.reference import Block
 from opweld.judge.process.leaf import RemoteLeaf
@@ -137,7 +137,7 @@ class Comparison:
         if any(self.num_wrong.values()):
             return True
         figures = [sums.figures() for p, sums in self.sums.items() if p not in self.noise]
-        if all(grade(without_chance(f)) in DELIVERED for f in figures):
+        if all(grade(without_allowance(f)) in DELIVERED for f in figures):
             return True
         return any(grade(replace(f, freedom=0)) == "F" for f in figures)
 

@@ -49,7 +49,7 @@ def margins(freedom: float) -> Margins:
     return next((row for least, row in MARGINS if freedom >= least), MARGINS[-1][1])
 
 
-def luck(freedom: float) -> float:
+def rounding_margin(freedom: float) -> float:
     """How many times as large as they are the errors of some roundings could have been: so many
     errors, uniform over an ulp, all are smaller by this factor once in ten million times.
     """

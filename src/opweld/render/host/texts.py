@@ -153,7 +153,7 @@ def host(parts: tuple[Part, ...], language: str, replays: Replays = Replays.NONE
     files += ["inside_cpu.h"] if checked and language == "c++" else []
     files += ["row_blocks.h"] if any(isinstance(w, RowBlocks) for w in lowereds) else []
     files += [] if replays is Replays.NONE else ["replay.h"]
-    files += ["replay_steps.h", f"add_{key.lower()}.h"] if replays is Replays.STEPS else []
+    files += [f"add_{key.lower()}.h", "replay_steps.h"] if replays is Replays.STEPS else []
     sites = sites_of(parts)
     operators = tuple(
         HostOperator(
