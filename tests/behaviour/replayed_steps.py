@@ -12,8 +12,8 @@ from torch import Tensor
 
 # What its file is asked for.
 STEPS = {"target": "cpu", "mode": "training", "training": True}
-# Residuals, whose gradients are added; attention and a table of PyTorch's, of which a part is read;
-# a weight with two uses, one without any, a result without gradients.
+# Residuals, whose gradients are added; attention and a table of PyTorch's; a part of a weight, one
+# with two uses, one without any; a result without gradients.
 SOURCE = """
 import torch
 from torch import nn
@@ -43,8 +43,7 @@ class Model(nn.Module):
         self.unused = nn.Parameter(torch.ones(3))
 
     def forward(self, tokens, x):
-        places = torch.arange(tokens.shape[1], device=tokens.device)
-        y = self.table(tokens) + self.places(places) + x
+        y = self.table(tokens) + self.places.weight[2:7] + x
         for block in self.blocks:
             y = block(y)
         return {"scores": torch.tanh(F.linear(y, self.table.weight)) * 2, "of": (y.detach() > 0)}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from tests.behaviour.emitted import Pair, kernels_in, leaves
+from tests.behaviour.replaying import compiled
 from torch.nn.utils import parametrize, prune
 
 Change = Callable[[Any], Any]
@@ -282,3 +284,41 @@ def test_the_original_compiles_too(linear: Pair, dynamic: bool) -> None:
     (x,) = linear.inputs()
     compiled = torch.compile(new, fullgraph=True, dynamic=dynamic)
     torch.testing.assert_close(compiled(x.double()), old(x.double()))
+
+
+DRAWING = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.dropout = nn.Linear(6, 6), nn.Dropout(0.5)
+
+    def forward(self, x):
+        return torch.tanh(self.dropout(self.inner(x))) * 2.0
+
+
+def get_inputs():
+    return [torch.randn(4, 6)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_weights_in_another_order_where_random_numbers_go_by_it(
+    build_folder: Path, tmp_path: Path
+) -> None:
+    """Also after a call whose check is remembered: nothing but the strides has changed since."""
+    file = compiled(tmp_path, DRAWING, target="cpu", mode="training")
+    assert "contiguous=True" in Path(str(file.__file__)).read_text("utf-8")
+    model, x = file.ModelNew(), torch.randn(4, 6)
+    with torch.no_grad():
+        assert [kernels_in(lambda: model(x)) for _ in range(3)] == [1, 1, 1]
+        weight = model.inner.weight
+        for data, kernels in ((weight.data.t().contiguous().t(), 0), (weight.data.clone(), 1)):
+            weight.data = data
+            assert [kernels_in(lambda: model(x)) for _ in range(3)] == [kernels] * 3

@@ -239,7 +239,8 @@ def test_one_tensor_passed_twice_is_not_recorded(file: ModuleType) -> None:
 def test_a_buffer_without_strides_does_no_harm(file: ModuleType) -> None:
     """A sparse one has no memory of its own that a call could be told to read."""
     net, given = model(file), inputs(0)
-    net.register_buffer("table", torch.eye(3).to_sparse())
+    for name in ("table", "other"):
+        net.register_buffer(name, torch.eye(3).to_sparse())
     with torch.no_grad(), Watch(file) as ways:
         for _ in range(4):
             check_as_python(file, net, net(*given), *given)

@@ -54,6 +54,16 @@ def test_the_third_step_is_replayed_with_equal_bits(file: ModuleType, asks: bool
         assert found["unused"] is None and (found["x"] is not None) is asks
 
 
+def test_an_input_that_comes_to_ask_is_recorded_for_itself(file: ModuleType) -> None:
+    net, given = ready(file), inputs()
+    given[1].requires_grad_()
+    for way in ("python", "recorded", "replayed"):
+        with Watch(file) as ways:
+            found = gradients(net, given)
+        assert ways == [way] and found["x"] is not None
+        check_equal(found, by_python_s(file, net, given))
+
+
 def test_one_node_has_the_gradients_of_all(file: ModuleType) -> None:
     scores = ready(file)(*inputs())["scores"]
     leaves = [each for each, _ in scores.grad_fn.next_functions if each is not None]
@@ -229,10 +239,10 @@ def test_results_that_one_node_cannot_have_are_python_s(
     source: str, build_folder: Path, tmp_path: Path
 ) -> None:
     """Of two with gradients one may have none; others are somebody's memory."""
-    file = compiled(tmp_path, source)
+    file = compiled(tmp_path, source, **STEPS)
     net = model(file)
-    for _ in range(4):
+    for way in ("python", "recorded", "python", "python"):
         with Watch(file) as ways:
             found = gradients(net, inputs())
-        assert "replayed" not in ways
+        assert ways == [way]
         check_equal(found, by_python_s(file, net, inputs()))

@@ -106,5 +106,6 @@ def _hides(node: fx.Node) -> bool:
 def place_of(node: Any) -> int | None:
     """Where the memory of a node's tensor is; None for what is none, and for a sparse one."""
     value = node.meta.get("val") if isinstance(node, fx.Node) else None
-    strided = isinstance(value, torch.Tensor) and value.layout is torch.strided
-    return value.untyped_storage()._cdata if strided else None
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+        return None
+    return value.untyped_storage()._cdata
