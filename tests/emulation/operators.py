@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import subprocess
+import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,10 @@ from opweld.emission.support import ABI_FLAG
 
 _HERE = Path(__file__).parent
 _TORCH = Path(torch.__file__).parent / "include"
-_FLAGS = ("-std=c++17", "-O1", "-w", "-fPIC", "-march=native", "-ffp-contract=fast", "-fwrapv")
+_FLAGS = ("-std=c++17", "-w", "-fPIC", "-march=native", "-ffp-contract=fast", "-fwrapv")
+# Host code runs once a call and includes PyTorch's headers, which are compiled once.
+_OF_HOST = (str(_HERE.parent / "precompiled" / "g++"), "-O0")
+_OF_KERNELS = ("g++", "-O1")
 _GUARD = re.compile(r"  const torch::stable::accelerator::DeviceGuard device_guard\(.*?\);\n")
 # What CUDA and PyTorch's CUDA part give to the host code.
 SHIM = """
@@ -107,21 +111,28 @@ def _built(name: str, kernels: str, host_text: str, linked: tuple[str, ...]) -> 
         "STABLE_TORCH_LIBRARY_IMPL(TORCH_EXTENSION_NAME, CUDA",
         "STABLE_TORCH_LIBRARY_IMPL(TORCH_EXTENSION_NAME, CPU",
     )
-    texts = {"main": main, "kernels": kernels, "shim": SHIM}
-    sources = []
-    for part, text in texts.items():
-        source = folder / f"{name}-{os.getpid()}-{part}.cpp"
-        source.write_text(text)
-        sources.append(source)
-    partial = library.with_suffix(f".{os.getpid()}.so")
-    command = ["g++", *_FLAGS, "-shared", "-fno-gnu-unique", "-DUSE_CUDA", ABI_FLAG]
-    command += [f"-DTORCH_EXTENSION_NAME={name}", "-I", str(_TORCH), "-I", str(_HERE / "include")]
-    command += ["-I", str(_HERE), "-Wl,-Bsymbolic", *map(str, sources), *linked]
+    flags = [*_FLAGS, "-fno-gnu-unique", "-DUSE_CUDA", ABI_FLAG, f"-DTORCH_EXTENSION_NAME={name}"]
+    for path in (_TORCH, _HERE / "include", _HERE):
+        flags += ["-I", str(path)]
     libraries = _TORCH.parent / "lib"
-    command += [f"-L{libraries}", "-ltorch_cpu", "-lc10", f"-Wl,-rpath,{libraries}"]
-    done = subprocess.run([*command, "-o", str(partial)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    for source in sources:
-        source.unlink()
-    partial.rename(library)
+    linking = ["-Wl,-Bsymbolic", f"-L{libraries}", "-ltorch_cpu", "-lc10"]
+    linking += [f"-Wl,-rpath,{libraries}"]
+    with tempfile.TemporaryDirectory(dir=folder) as work:
+        objects = []
+        for part, compiler, text in (
+            ("main", _OF_HOST, main),
+            ("kernels", _OF_KERNELS, kernels),
+            ("shim", _OF_KERNELS, SHIM),
+        ):
+            source = Path(work, f"{part}.cpp")
+            source.write_text(text)
+            objects.append(str(source.with_suffix(".o")))
+            _run([*compiler, *flags, "-c", str(source), "-o", objects[-1]])
+        _run(["g++", "-shared", *objects, *linked, *linking, "-o", str(Path(work, "made.so"))])
+        Path(work, "made.so").rename(library)
     return library
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

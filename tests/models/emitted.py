@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from torch.utils import _pytree as pytree
 from opweld.compiled import Compiled, PlanRow
 from opweld.driver import compile_module
 from opweld.ir.original import Original
+from opweld.judge.tree import deep_copy
 from opweld.options import Options
 
 
@@ -86,5 +86,5 @@ def imported(module: nn.Module, account: Compiled, folder: Path, target: str) ->
     """Builds the kernels, unless they are built already."""
     name = type(module).__name__.lower()
     file = load_file(folder / f"{name}_{target}.py", account.text)
-    new = file.ModelNew.adopt(copy.deepcopy(module))
+    new = file.ModelNew.adopt(deep_copy(module))
     return Emitted(module, new, account, torch.device(target))

@@ -299,10 +299,12 @@ class Converter:
                 raise NotFused(f"a tensor on {fake.device.type} is left to the library")
 
     def _check_elements(self, node: fx.Node) -> None:
-        for given in node.all_input_nodes:
+        for given in (*node.all_input_nodes, node):
             fake = given.meta.get("val")
             if isinstance(fake, torch.Tensor) and self.symbols.type(fake) is None:
                 raise NotFused(f"elements of type {fake.dtype} are not fused")
+            if isinstance(fake, torch.Tensor) and fake.layout is not torch.strided:
+                raise NotFused(f"a tensor of layout {fake.layout} is left to the library")
 
     def _is_number(self, node: fx.Node) -> bool:
         ours = self.values.get(node.name)

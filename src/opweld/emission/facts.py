@@ -44,10 +44,10 @@ def facts_text(contract: Contract, original_module: str) -> str:
         _row([kind, None, reads], paths)
         for (kind, reads), paths in _module_rows(contract, original_module)
     ]
-    shapes = (((w.type.dtype, w.type.shape), w.path) for w in contract.weights)
+    stored = (((w.type.dtype, w.type.shape, w.layout), w.path) for w in contract.weights)
     weights = [
-        _row([dtype(kind), _value(shape, original_module), None], paths)
-        for (kind, shape), paths in _grouped(shapes)
+        _row([dtype(kind), _value(shape, original_module), *_sparse(layout), None], paths)
+        for (kind, shape, layout), paths in _grouped(stored)
     ]
     more = ["contiguous=True,"] if contract.row_major else []
     arguments = [*_listed(modules), *_listed(weights), *more]
@@ -99,6 +99,10 @@ def _module_rows(
 
     facts = sorted(contract.modules, key=lambda fact: fact.path)
     return _grouped((key(fact), fact.path) for fact in facts if _is_asked(fact))
+
+
+def _sparse(layout: str) -> list[str | None]:
+    return [] if layout == "strided" else [f"torch.{layout}"]
 
 
 def _is_asked(fact: ModuleFact) -> bool:

@@ -31,11 +31,13 @@ class InputFact:
 class WeightFact:
     """A parameter or buffer: `path` is its dotted name below the module.
 
-    The graph's node of it has the access "self.<path>".
+    The graph's node of it has the access "self.<path>". `layout` is torch's name: one that is not
+    strided goes to PyTorch's calls alone.
     """
 
     path: str
     type: TensorType
+    layout: str = "strided"
 
 
 @dataclass(frozen=True, slots=True)

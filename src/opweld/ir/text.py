@@ -18,7 +18,7 @@ from typing import Any
 
 from .attrs import CallAttrs, Operand
 from .calls import Chain, place_of
-from .contract import Capture, Contract, InputFact, ModuleFact, SymbolFact, Variant
+from .contract import Capture, Contract, InputFact, ModuleFact, SymbolFact, Variant, WeightFact
 from .expr import Size
 from .graph import Graph, Leaf, Node, Record, Structure, Tracking
 from .kernels.convolution import Convolving
@@ -196,13 +196,17 @@ def _(value: Source) -> str:
 def contract_text(value: Contract) -> str:
     lines = [f"contract forward({value.signature})"]
     lines += [_input_line(fact) for fact in value.inputs]
-    lines += [f"  weight {fact.path} {fact.type}" for fact in value.weights]
+    lines += [f"  weight {fact.path} {fact.type}{_layout(fact)}" for fact in value.weights]
     lines += [f"  buffer {fact.access} {fact.type}, assigned" for fact in value.assigned]
     lines += [_module_line(fact) for fact in value.modules]
     lines += [_symbol_line(fact) for fact in value.symbols]
     lines += ["  all tensors row-major"] if value.row_major else []
     lines += [] if value.gradients else ["  no gradients"]
     return "\n".join([*lines, ""])
+
+
+def _layout(fact: WeightFact) -> str:
+    return "" if fact.layout == "strided" else f", {fact.layout}"
 
 
 @to_text.register

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any
 
@@ -21,6 +22,11 @@ def weight_access(module: nn.Module, path: str) -> str:
     return text
 
 
+def weight_at(module: nn.Module, path: str) -> Any:
+    """The parameter or buffer of "layers.0.weight"."""
+    return functools.reduce(_child, path.split("."), module)
+
+
 def weight_name(path: str) -> str:
     """An identifier for texts: "layers.0.weight" is layers_0_weight."""
     return re.sub(r"\W", "_", path)
@@ -36,7 +42,7 @@ def _step(text: str, owner: Any, part: str) -> str:
     return f"._modules[{part!r}]" if part in owner._modules else f"._parameters[{part!r}]"
 
 
-def _child(owner: nn.Module, part: str) -> Any:
+def _child(owner: Any, part: str) -> Any:
     for holder in (owner._modules, owner._parameters, owner._buffers):
         if part in holder:
             return holder[part]

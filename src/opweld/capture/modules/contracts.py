@@ -21,7 +21,7 @@ from ..ops.draws import draws_by_memory
 from ..outputs import root_of
 from ..specialise import canonical, specialise
 from ..task import InMode, Task
-from .access import weight_access
+from .access import weight_access, weight_at
 from .facts import module_facts
 
 
@@ -34,13 +34,19 @@ def contract_of(mode: InMode, flags: Mapping[str, bool]) -> Contract:
     return Contract(
         signature=task.arguments.signature,
         inputs=(*_input_facts(task.arguments, graph), *_tie_facts(task.module, used)),
-        weights=tuple(WeightFact(_path(n.attrs.access), n.type) for n in kept),
+        weights=tuple(_weight_fact(task.module, node) for node in kept),
         modules=module_facts(task.module, mode.reads, flags),
         symbols=_symbol_facts(task, mode.exported),
         row_major=_needs_order(graph),
         gradients=not mode.exported.own_gradients,
         assigned=tuple(InputFact(n.attrs.access, n.type) for n in others),
     )
+
+
+def _weight_fact(module: nn.Module, node: Node) -> WeightFact:
+    path = _path(node.attrs.access)
+    layout = str(weight_at(module, path).layout).removeprefix("torch.")
+    return WeightFact(path, node.type, layout)
 
 
 def _needs_order(graph: Graph) -> bool:

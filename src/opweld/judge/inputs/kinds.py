@@ -20,6 +20,7 @@ from opweld.judge.load import Call, Pair, leading_size, make_inputs
 from opweld.judge.numerics.compare import SMALL_ELEMS
 from opweld.judge.numerics.outputs import is_float
 from opweld.judge.process.memory import available_bytes
+from opweld.judge.tree import with_stored
 from opweld.judge.verify.seeds import stream
 
 Own = Callable[[int], Call]
@@ -151,8 +152,12 @@ def move_by_ulp(t: Tensor) -> Tensor:
     if not is_float(t) or t.numel() == 0:
         return t
     generator = torch.Generator(t.device).manual_seed(t.numel())
-    sign = torch.randint(0, 2, t.shape, generator=generator, device=t.device).mul_(2).sub_(1)
-    return t * (1 + sign.to(t.dtype) * torch.finfo(t.dtype).eps)
+
+    def move(values: Tensor) -> Tensor:
+        drawn = torch.randint(0, 2, values.shape, generator=generator, device=t.device)
+        return values * (1 + drawn.mul_(2).sub_(1).to(t.dtype) * torch.finfo(t.dtype).eps)
+
+    return with_stored(t, move)
 
 
 def rescaled(own: Own, factor: float) -> Own:
@@ -182,7 +187,8 @@ def swapped(own: Own, seed: int) -> Own:
 
     def make(draw: int) -> Call:
         random = Random(stream(seed, SWAPPED, draw))
-        return own(0 if draw < NUM_SWAPS else draw).map(lambda t: _swap(t, random))
+        call = own(0 if draw < NUM_SWAPS else draw)
+        return call.map(lambda t: with_stored(t, lambda values: _swap(values, random)))
 
     return make
 
@@ -220,9 +226,13 @@ def _filler(own: Own, seed: int, name: str) -> Own:
         def fill(t: Tensor) -> Tensor:
             if not is_float(t):
                 return t.clone()
-            generator = generators[_made_on(t)]
-            normal = torch.empty(t.shape, dtype=t.dtype, device=generator.device)
-            return next(changes)(normal.normal_(generator=generator), generator).to(t.device)
+            generator, change = generators[_made_on(t)], next(changes)
+
+            def drawn(values: Tensor) -> Tensor:
+                normal = torch.empty(values.shape, dtype=t.dtype, device=generator.device)
+                return change(normal.normal_(generator=generator), generator).to(t.device)
+
+            return with_stored(t, drawn)
 
         return call.map(fill)
 

@@ -52,11 +52,15 @@ def layout_kinds(own: Own, seed: int) -> tuple[Kind, ...]:
 
 def _one_strided(own: Own, random: Random) -> Iterator[Kind]:
     """One of several inputs strided, the others dense: a layout that is asked of some of them."""
-    able = [n for n, t in enumerate(own(0).tensors()) if t.dim() and t.shape[-1] > 1]
+    able = [n for n, t in enumerate(own(0).tensors()) if _has_rows(t)]
     if len(own(0).tensors()) < 2:
         return
     for position in random.sample(able, min(len(able), _MAX_BY_ITSELF)):
         yield Kind(ONE_STRIDED, partial(_with_strided, own, position))
+
+
+def _has_rows(t: Tensor) -> bool:
+    return t.layout is torch.strided and t.dim() > 0 and t.shape[-1] > 1
 
 
 def _with_strided(own: Own, position: int, draw: int) -> Call:
@@ -110,7 +114,8 @@ def _alike(call: Call) -> tuple[int, int] | None:
     given = call.tensors()
     for one, other in itertools.combinations(range(len(given)), 2):
         left, right = given[one], given[other]
-        if left.dim() and left.shape == right.shape and left.dtype == right.dtype and left.numel():
+        same = (left.shape, left.dtype, left.layout) == (right.shape, right.dtype, torch.strided)
+        if same and right.layout is torch.strided and left.dim() and left.numel():
             return one, other
     return None
 
@@ -142,7 +147,12 @@ def _replaced(call: Call, others: dict[int, Tensor]) -> Call:
 
 
 def _changer(own: Own, change: Callable[[Tensor], Tensor]) -> Own:
-    return lambda draw: own(draw).map(change)
+    """A sparse tensor stays as it is."""
+
+    def changed(t: Tensor) -> Tensor:
+        return change(t) if t.layout is torch.strided else t.clone()
+
+    return lambda draw: own(draw).map(changed)
 
 
 def _transposed(t: Tensor) -> Tensor:

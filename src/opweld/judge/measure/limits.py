@@ -17,7 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from opweld.judge.load import Call
 from opweld.judge.measure.clock import time_interleaved
 from opweld.judge.process.memory import available_bytes
-from opweld.judge.tree import tensors
+from opweld.judge.tree import dense_parts, tensors
 from opweld.judge.values import Samples
 
 COPY_ELEMS = {"cuda": 2**28, "cpu": 2**26}
@@ -66,13 +66,16 @@ def limit(
 def moved_bytes(model: nn.Module, call: Call, outputs: Any) -> int:
     """Bytes of inputs, parameters, buffers and outputs; what several of them share counts once."""
     held = (*call.tensors(), *model.parameters(), *model.buffers(), *tensors(outputs))
-    return sum(size for _, size in {(t.data_ptr(), touched_bytes(t)) for t in held})
+    parts = [part for t in held for part in dense_parts(t)]
+    return sum(size for _, size in {(t.data_ptr(), touched_bytes(t)) for t in parts})
 
 
 def touched_bytes(t: Tensor) -> int:
-    """Bytes of the distinct elements: an expanded dimension holds one."""
+    """Bytes of the distinct elements: an expanded dimension holds one, a sparse tensor what it
+    stores.
+    """
     if t.layout is not torch.strided:
-        return t.numel() * t.element_size()
+        return sum(map(touched_bytes, dense_parts(t)))
     distinct = 1
     for size, stride in zip(t.shape, t.stride(), strict=True):
         distinct *= size if stride or size == 0 else 1

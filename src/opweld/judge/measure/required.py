@@ -6,9 +6,9 @@ than the original must not be accused:
 * An input counts if every element tried of it changes the output, and in full only then.
 * An output counts without the dimensions along which it is constant; on CUDA only what exceeds the
   last cache, where it may stay.
-* One product counts, the largest. Its terms with a zero do not, nor do repeated ones; nor what a
-  reduction after it (or few inputs before it) might let one compute in another order. A
-  convolution counts as if a transform made one operation of each window.
+* One product of dense tensors counts, the largest. Its terms with a zero do not, nor do repeated
+  ones; nor what a reduction after it (or few inputs before it) might let one compute in another
+  order. A convolution counts as if a transform made one operation of each window.
 * A parameter counts if it is in that product: a smaller form of any other might be kept.
 * Half of these operations may be saved by fast multiplication (Strassen), symmetry, or a mask.
 """
@@ -164,9 +164,10 @@ class _Products(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         packet = func._overloadpacket
-        if packet in flop_registry:
+        operands = tensors(args)
+        if packet in flop_registry and all(t.layout is torch.strided for t in operands):
             flops = float(flop_registry[packet](*args, **(kwargs or {}), out_val=result))
-            self._record(packet, flops, tensors(args), tensors(result)[0])
+            self._record(packet, flops, operands, tensors(result)[0])
         return result
 
     def largest(self, num_input_elems: int, num_output_elems: int) -> Product:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from opweld.judge.numerics.grade import Band, Figures, Format, Rounding
 from opweld.judge.numerics.statistics import freedom, weighted
+from opweld.judge.tree import dense_parts
 
 PIECE_ELEMS = {"cpu": 2**19, "cuda": 2**23}
 SMALL_ELEMS = 2**16
@@ -83,7 +84,15 @@ def at_hand(*values: Tensor) -> tuple[Tensor, ...]:
 
 
 def same_bits(left: Tensor, right: Tensor) -> bool:
-    """Whether two tensors of one shape and dtype agree in every bit; any NaN equals any NaN."""
+    """Whether two tensors of one shape and dtype agree in every bit; any NaN equals any NaN.
+
+    Sparse ones have to be stored alike.
+    """
+    if left.layout is not right.layout:
+        return False
+    if left.layout is not torch.strided:
+        parts = zip(dense_parts(left), dense_parts(right), strict=True)
+        return all(a.shape == b.shape and same_bits(a, b) for a, b in parts)
     return all(_same_piece(left[index], right[index]) for index in pieces_of(left))
 
 

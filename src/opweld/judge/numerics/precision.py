@@ -7,7 +7,6 @@ own. The default dtype follows.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from opweld.judge.load import Call, is_out_of_memory, seed_all
+from opweld.judge.tree import deep_copy
 
 
 class NoReference(Exception):
@@ -42,7 +42,7 @@ class Precision:
 
     def model(self, model: nn.Module) -> nn.Module:
         """A deep copy of the model with every parameter and buffer converted."""
-        return copy.deepcopy(model)._apply(self.tensor)
+        return deep_copy(model)._apply(self.tensor)
 
     def run(self, model: nn.Module, call: Call, seed: int, grad: bool = False) -> Any:
         """Outputs of a converted model for converted inputs.

@@ -16,7 +16,7 @@ from opweld.judge.numerics.differentiate import LEFT
 from opweld.judge.process.leaf import Place, RemoteLeaf
 from opweld.judge.process.protocol import Raised
 from opweld.judge.process.shared import Placed, SharedMemory
-from opweld.judge.verify.aliases import overwrite, share_memory
+from opweld.judge.verify.aliases import are_written_over, overwrite, share_memory
 from opweld.judge.verify.run import Run
 
 # Results above are looked at for shared memory in the main check only.
@@ -43,7 +43,7 @@ class PlacedInputs:
         are what is watched.
         """
         placed, last = self._shared.place(call, guarded), self._last
-        if same_memory and last is not None and same_layout(last, call.tensors()):
+        if same_memory and last is not None and are_written_over(last.views, call.tensors()):
             self._last = replace(last, given=call.tensors(), left=None)
             self._by_result = {
                 n: self._last if each is last else each for n, each in self._by_result.items()
@@ -211,14 +211,6 @@ def with_inputs(run: Run, placed: Placed, positions: tuple[int, ...]) -> Run:
         names=(*run.names[:count], *names, *run.names[behind:]),
         leaves=[*run.leaves[:count], *leaves, *run.leaves[behind:]],
         changed_inputs=positions,
-    )
-
-
-def same_layout(placed: Placed, tensors: list[Tensor]) -> bool:
-    """Whether these tensors could be written into the ones that were placed."""
-    return len(tensors) == len(placed.views) and all(
-        a.shape == b.shape and a.stride() == b.stride() and a.dtype == b.dtype
-        for a, b in zip(placed.views, tensors, strict=True)
     )
 
 

@@ -104,13 +104,19 @@ class RemoteSide:
         self._ask({"ask": "build", "seed": seed})
 
     def state(self, like: State) -> State:
-        """The state; entries of other names or sizes than in `like` come without their data."""
+        """The state, sparse entries dense; those of other names, sizes, dtypes or layouts than in
+        `like` come without their data.
+        """
         reply = self._ask({"ask": "state"})
         return {name: self._entry(leaf, like.get(name)) for name, leaf in self._state_leaves(reply)}
 
     def _entry(self, leaf: RemoteLeaf, like: Tensor | None) -> Tensor:
-        if like is None or leaf.shape != like.shape or leaf.dtype != like.dtype:
-            return torch.empty(leaf.shape, dtype=leaf.dtype, device="meta")
+        if like is None or (leaf.shape, leaf.dtype, leaf.layout) != (
+            like.shape,
+            like.dtype,
+            like.layout,
+        ):
+            return torch.empty(leaf.shape, dtype=leaf.dtype, layout=leaf.layout, device="meta")
         leaf.device = like.device
         return self._whole(leaf)
 
@@ -373,8 +379,11 @@ class RemoteSide:
         )
 
     def _arrived(self, leaf: Any, position: int, like: Run | None) -> Any:
-        """The tensor itself where it is what was asked for and small beside the free memory."""
-        if not isinstance(leaf, RemoteLeaf):
+        """The tensor itself where it is what was asked for and small beside the free memory.
+
+        A sparse one is fetched in pieces, which are dense.
+        """
+        if not isinstance(leaf, RemoteLeaf) or leaf.layout is not torch.strided:
             return leaf
         if like is not None and not _alike(leaf, like, position):
             return leaf  # it will be refused for its shape or dtype: nothing need be moved

@@ -42,7 +42,7 @@ from opweld.judge.process.environment import global_settings, settings_changed
 from opweld.judge.process.protocol import SIDE_STREAM, Files, How, Raised
 from opweld.judge.tree import tensors
 from opweld.judge.values import KernelTiming
-from opweld.judge.verify.aliases import overwrite
+from opweld.judge.verify.aliases import are_written_over, overwrite
 from opweld.judge.verify.changes import change_weights
 from opweld.judge.verify.guards import GuardedInputs, GuardedResults
 from opweld.judge.verify.modes import OWN, Modes
@@ -356,7 +356,11 @@ class Side:
             raise Overwritten("writes to its inputs after it has returned")
 
     def _placed(self, call: Call, same_memory: bool) -> Call:
-        if same_memory and self._last is not None and _same_layout(self._last, call):
+        if (
+            same_memory
+            and self._last is not None
+            and are_written_over(self._last.tensors(), call.tensors())
+        ):
             for old, fresh in zip(self._last.tensors(), call.tensors(), strict=True):
                 compact(old.data).copy_(compact(fresh))
             return self._last
@@ -378,11 +382,3 @@ class Side:
                 lost=is_device_lost(error),
                 no_memory=is_out_of_memory(error),
             ) from error
-
-
-def _same_layout(left: Call, right: Call) -> bool:
-    one, other = left.tensors(), right.tensors()
-    return len(one) == len(other) and all(
-        (a.shape, a.stride(), a.dtype) == (b.shape, b.stride(), b.dtype)
-        for a, b in zip(one, other, strict=True)
-    )

@@ -8,6 +8,8 @@ from typing import Protocol, TypeGuard
 import torch
 from torch import Tensor, nn
 
+from opweld.judge.tree import dense_parts
+
 NAME, STATE = "aliases", "the state"
 _OF_OUTPUTS, _OF_STATE = " shares memory with output", " shares memory with state "
 _MAX_MARKS = 2**24
@@ -95,13 +97,28 @@ def share_memory(left: Located, right: Located) -> bool:
 
 
 def overwrite(t: Tensor) -> None:
-    """Changes each element by inverting its bits, so that to do it twice restores them."""
+    """Changes each element by inverting its bits, so that to do it twice restores them; of a sparse
+    tensor those that it stores.
+    """
+    if t.layout is not torch.strided:
+        for values in dense_parts(t)[-1:]:
+            overwrite(values)
+        return
     for dim, stride in enumerate(t.stride()):
         t = t.narrow(dim, 0, 1) if stride == 0 and t.numel() else t
     t = t.detach().resolve_neg().resolve_conj()
     with torch.no_grad():
         bits = torch.view_as_real(t) if t.is_complex() else t
         bits.view(_INTEGER_OF_SIZE[bits.element_size()]).bitwise_not_()
+
+
+def are_written_over(held: Sequence[Tensor], fresh: Sequence[Tensor]) -> bool:
+    """Whether fresh values go into the tensors that are held: all are strided, and lie alike."""
+    return len(held) == len(fresh) and all(
+        a.layout is b.layout is torch.strided
+        and (a.shape, a.stride(), a.dtype) == (b.shape, b.stride(), b.dtype)
+        for a, b in zip(held, fresh, strict=True)
+    )
 
 
 def is_dense(t: object) -> TypeGuard[Tensor]:

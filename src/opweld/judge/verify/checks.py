@@ -6,7 +6,6 @@ ModelNew does not survive fails.
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -43,7 +42,7 @@ from opweld.judge.measure.limits import product_flops
 from opweld.judge.numerics.effective import ACCEPTED
 from opweld.judge.numerics.outputs import bit_equal, snapshot
 from opweld.judge.process.protocol import BUSY_STREAM, SIDE_STREAM, Raised
-from opweld.judge.tree import leaves
+from opweld.judge.tree import deep_copy, leaves
 from opweld.judge.values import CALL, FULL, Check
 from opweld.judge.verify import aliases, gradients, guards, kept, signature
 from opweld.judge.verify.aliases import alias_clause, stride_note
@@ -284,7 +283,7 @@ class Verifier:
             if self.pair.device.type == "cuda" and self._asserts_on_device:
                 # other values might end every further use of the device
                 calls = [call.map(torch.Tensor.cpu) for call in calls]
-                model = copy.deepcopy(model).cpu()
+                model = deep_copy(model).cpu()
             with torch.no_grad():
                 eager = model(*calls[0].args, **calls[0].kwargs)
             found = [leaf for _, leaf in leaves(eager)]
@@ -406,7 +405,7 @@ class Verifier:
         if self.pair.device.type == "cuda":
             return refusal_on_cpu(self.pair.original, call) is None
         try:
-            model = copy.deepcopy(self.pair.original)
+            model = deep_copy(self.pair.original)
             with torch.no_grad():
                 model(*call.args, **call.kwargs)
         except Exception:

@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from opweld.judge.inputs.kinds import Own, move_by_ulp, resized, value_kinds
 from opweld.judge.load import NEW, ORIGINAL, Call, Pair, brief, is_device_lost, leading_size
@@ -32,7 +32,7 @@ from opweld.judge.numerics.differentiate import (
 )
 from opweld.judge.numerics.effective import Lowered, Lowering, allowed_in
 from opweld.judge.numerics.lowered import larger_error
-from opweld.judge.numerics.outputs import Comparison, bit_equal, is_float, mismatch
+from opweld.judge.numerics.outputs import Comparison, bit_equal, dense, is_float, mismatch
 from opweld.judge.numerics.precision import FLOAT64, NoReference
 from opweld.judge.numerics.reference import Block
 from opweld.judge.process.protocol import Raised
@@ -373,13 +373,16 @@ def _raised(case: Case, error: Raised, strict: bool) -> Check:
 
 
 def _all_finite(run: Run) -> bool:
-    return all(bool(t.isfinite().all()) for t in tensors(run.leaves) if is_float(t))
+    return all(bool(t.isfinite().all()) for t in _floats(run))
 
 
 def _sizes(run: Run) -> list[float]:
     """The largest absolute value of each gradient."""
-    found = [t for t in tensors(run.leaves) if is_float(t)]
-    return [float(t.abs().max()) if t.numel() else 0.0 for t in found]
+    return [float(t.abs().max()) if t.numel() else 0.0 for t in _floats(run)]
+
+
+def _floats(run: Run) -> list[Tensor]:
+    return [dense(t) for t in tensors(run.leaves) if is_float(t)]
 
 
 def _cancels(run: Run, sizes: list[float]) -> bool:

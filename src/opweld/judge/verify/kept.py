@@ -64,7 +64,7 @@ def shared_with(trial: Trial, own: Own) -> tuple[str, ...] | Check:
         found += _changed(outputs, before, f"input {position}")
         side.overwrite(position)
     state = trial.pristine or copy_state(trial.pair.original)
-    if 0 < sum(t.nbytes for t in state.values()) <= _MAX_BYTES:
+    if 0 < sum(t.numel() * t.element_size() for t in state.values()) <= _MAX_BYTES:
         other = {name: t.clone() for name, t in state.items()}
         for t in other.values():
             aliases.overwrite(t)

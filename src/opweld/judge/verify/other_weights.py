@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -12,6 +11,7 @@ from opweld.judge.inputs.kinds import Kind, Own
 from opweld.judge.load import NEW, ORIGINAL, build_original
 from opweld.judge.numerics.outputs import is_float
 from opweld.judge.process.protocol import Raised
+from opweld.judge.tree import deep_copy
 from opweld.judge.values import Check
 from opweld.judge.verify import changes
 from opweld.judge.verify.changes import NotForThis, change_weights
@@ -126,7 +126,7 @@ class OtherWeights:
         self._phase(ORIGINAL, name)
         pair, seed = self._trial.pair, stream(self._seed, name)
         try:
-            original = change_weights(copy.deepcopy(pair.original), seed, way)
+            original = change_weights(deep_copy(pair.original), seed, way)
         except NotForThis as reason:
             return Check(name, True, str(reason), skipped=True)
         except Exception as error:

@@ -6,7 +6,6 @@ asserts must be found out beforehand.
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import torch
@@ -14,6 +13,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from opweld.judge.load import Call, brief
+from opweld.judge.tree import deep_copy
 
 # Names of ATen ops, without overload, whose CUDA kernels assert on the values of their arguments.
 ASSERTING = frozenset(
@@ -49,7 +49,7 @@ def refusal_on_cpu(model: nn.Module, call: Call) -> str | None:
     try:
         on_cpu = call.map(lambda t: t.cpu())
         with torch.no_grad():
-            copy.deepcopy(model).cpu()(*on_cpu.args, **on_cpu.kwargs)
+            deep_copy(model).cpu()(*on_cpu.args, **on_cpu.kwargs)
     except Exception as error:
         return f"the original refuses: {brief(error, 160)}"
     return None

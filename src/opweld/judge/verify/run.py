@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from opweld.judge.load import Call, seed_all
 from opweld.judge.numerics.compare import pieces_of
-from opweld.judge.tree import leaves, structure, tensors
+from opweld.judge.tree import dense_parts, leaves, structure, tensors
 from opweld.judge.values import Check
 from opweld.judge.verify.aliases import alias_map
 
@@ -198,9 +198,14 @@ def fingerprint(values: list[Any]) -> Fingerprint:
 
 
 def _fingerprint(t: Tensor) -> tuple[int, ...]:
-    t = t.detach().resolve_neg()
-    if t.layout is not torch.strided:
-        t = t.to_dense()
+    t = t.detach()
+    if t.layout is torch.sparse_coo:
+        t = t.coalesce()
+    return tuple(number for part in dense_parts(t) for number in _of_strided(part))
+
+
+def _of_strided(t: Tensor) -> tuple[int, ...]:
+    t = t.resolve_neg()
     if t.is_complex():
         t = torch.view_as_real(t.resolve_conj())
     if t.nbytes <= _SMALL_BYTES:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from torch import nn
 from opweld.judge.inputs.kinds import Kind
 from opweld.judge.load import NEW, Call
 from opweld.judge.process.protocol import Raised
+from opweld.judge.tree import deep_copy
 from opweld.judge.values import Check
 from opweld.judge.verify.modes import EVAL, OWN, TRAINING, Modes
 from opweld.judge.verify.trial import Phase, Trial
@@ -108,7 +108,7 @@ class States:
         Where it was not `asked` for, ModelNew may be as inexact as float32 is.
         """
         name, wanted = f"in {dtype}", getattr(torch, dtype)
-        original = copy.deepcopy(self._pair.original).to(wanted)
+        original = deep_copy(self._pair.original).to(wanted)
 
         def make(draw: int) -> Call:
             return few(draw).map(lambda t: t.to(wanted) if t.is_floating_point() else t)

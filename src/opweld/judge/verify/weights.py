@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from opweld.judge.numerics.compare import same_bits
 from opweld.judge.numerics.outputs import is_float
+from opweld.judge.tree import with_stored
 from opweld.judge.values import Check
 from opweld.judge.verify.run import state_tensors
 from opweld.judge.verify.seeds import stream
@@ -93,11 +94,14 @@ def shake_state(state: State, seed: int) -> State:
     """Every floating-point element times a number between 1/2 and 3/2: variances stay positive."""
     generator = torch.Generator().manual_seed(stream(seed, "other weights"))
 
+    def shaken(values: Tensor) -> Tensor:
+        factor = torch.rand(values.shape, generator=generator, dtype=torch.float32).add_(0.5)
+        return values * factor.to(device=values.device, dtype=values.dtype)
+
     def shake(t: Tensor) -> Tensor:
         if not is_float(t):
             return t
-        factor = torch.rand(t.shape, generator=generator, dtype=torch.float32).add_(0.5)
-        return t * factor.to(device=t.device, dtype=t.dtype)
+        return with_stored(t, shaken)
 
     return {name: shake(t) for name, t in state.items()}
 
@@ -115,11 +119,13 @@ def _names_differ(new: State, original: State) -> str | None:
 def _entries_differ(new: State, original: State) -> str | None:
     for name, right in original.items():
         left = new[name]
-        if left.shape != right.shape or left.dtype != right.dtype:
-            return (
-                f"{name} is {left.dtype} {tuple(left.shape)} in ModelNew,"
-                f" {right.dtype} {tuple(right.shape)} in the original"
-            )
-        if not same_bits(left, right):
+        if left.is_meta or left.shape != right.shape or left.dtype != right.dtype:
+            return f"{name} is {_kind(left)} in ModelNew, {_kind(right)} in the original"
+        if not same_bits(left.to_dense(), right.to_dense()):
             return f"{name} has other values from the same seed"
     return None
+
+
+def _kind(t: Tensor) -> str:
+    layout = "" if t.layout is torch.strided else f"{t.layout} "
+    return f"{layout}{t.dtype} {tuple(t.shape)}"
