@@ -382,10 +382,15 @@ def _size_of(text: str, types: dict[str, TensorType]) -> Size | None:
     return None if type is None else type.shape[int(axis.rstrip("]"))]
 
 
+_TALKING = ("torch.fx.experimental", "torch.export", "torch._subclasses.fake_tensor")
+
+
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """torch prints the half-made graph when it gives up; our error says it shorter."""
-    loggers = [logging.getLogger(name) for name in ("torch.fx.experimental", "torch.export")]
+    """torch prints the half-made graph when it gives up, or the traceback of an operator that takes
+    no empty tensor; our error says it shorter.
+    """
+    loggers = [logging.getLogger(name) for name in _TALKING]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)
