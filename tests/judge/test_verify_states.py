@@ -332,3 +332,29 @@ def test_a_state_is_loaded_where_inference_mode_left_a_buffer() -> None:
         model.running_mean = torch.ones(3)
     load_state(model, state)
     assert torch.equal(model.running_mean, torch.zeros(3))
+
+
+WRITES = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.hidden = torch.zeros(20, 12)
+
+    def forward(self, x, hidden):
+        self.hidden.copy_(hidden)
+        self.hidden = torch.tanh(x + self.hidden)
+        return self.hidden * 2.0
+
+def get_inputs():
+    return [torch.randn(20, 12), torch.randn(20, 12)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_what_a_forward_keeps_of_inference_mode_is_written_to_later(tmp_path: Path) -> None:
+    judgement = judge_pair(tmp_path, WRITES, SAME)
+    assert judgement.verdict.passed, judgement.verdict.reason
+    skipped = {check.name for check in judgement.verdict.checks if check.skipped}
+    assert not skipped & {"autocast to bfloat16", "in float64"}
