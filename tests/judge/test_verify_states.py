@@ -358,3 +358,11 @@ def test_what_a_forward_keeps_of_inference_mode_is_written_to_later(tmp_path: Pa
     assert judgement.verdict.passed, judgement.verdict.reason
     skipped = {check.name for check in judgement.verdict.checks if check.skipped}
     assert not skipped & {"autocast to bfloat16", "in float64"}
+
+
+def test_what_a_forward_writes_to_an_attribute_is_there_in_float64(tmp_path: Path) -> None:
+    """Without it results would be held to those of another state, as large errors as eager's."""
+    judgement = judge_pair(tmp_path, WRITES, SAME)
+    (own,) = (check for check in judgement.verdict.checks if check.name == "own inputs")
+    assert own.detail and "weak" not in own.detail
+    assert own.eager_error_vs_f64 is None or own.eager_error_vs_f64.max < 1e-5
