@@ -40,6 +40,7 @@ from .dropouts import WholeDropouts
 from .gradients import noting_gradients, said_of
 from .recurrent import shapes_of_recurrent_layers
 from .regions import graphs_of, inline_regions
+from .seeding import refusing_seeds
 
 Bounds = dict[str, tuple[int, int | None]]
 
@@ -107,7 +108,13 @@ def _exported(
 ) -> tuple[ExportedProgram, str]:
     """The program, and why its gradients are not the forward's."""
     shapes = _dynamic_shapes(arguments, dynamic) if dynamic else None
-    with noting_gradients() as own, WholeDropouts(), Watch(), _no_hook_stays():
+    with (
+        noting_gradients() as own,
+        refusing_seeds(),
+        WholeDropouts(),
+        Watch(),
+        _no_hook_stays(),
+    ):
         try:
             program = with_records(
                 lambda: torch.export.export(
