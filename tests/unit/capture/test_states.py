@@ -224,3 +224,13 @@ def test_a_forward_that_seeds_stays_the_original(by: Any) -> None:
     assert torch.equal(before, torch.get_rng_state())
     torch.manual_seed(3)  # as ever outside of a capture
     assert torch.initial_seed() == 3
+
+
+class Generates(nn.Module):
+    def forward(self, x):
+        return x + torch.rand(5, generator=torch.Generator().manual_seed(1))
+
+
+def test_a_forward_with_a_generator_of_its_own_stays_the_original() -> None:
+    with pytest.raises(OriginalKept, match=r"test_states.py:\d+ .*no graph holds, a "):
+        made(Generates())

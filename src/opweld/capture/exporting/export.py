@@ -286,7 +286,11 @@ def _sources(
             access = weight_access(module, spec.target)
             sources[spec.arg.name] = Source(weight_name(spec.target), access, Op.WEIGHT)
         else:
-            raise CaptureError(f"the forward uses {spec.target}, a {spec.kind.name.lower()}")
+            held = type(program.constants.get(spec.target)).__name__
+            raise OriginalKept(
+                f"the forward uses an object that no graph holds, a {held}",
+                where=where_in(_users(program, spec.arg.name)),
+            )
     return sources
 
 
