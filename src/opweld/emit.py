@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .emission import piece
 from .emission.backward import Backward, backward
@@ -146,30 +146,48 @@ def _spans(parts: tuple[Part, ...], backwards: tuple[BackwardPart, ...]) -> _Spa
     """What has one gradient over several kernels; of one name are those of one text."""
     known: dict[str, tuple[str, ...]] = {}
     made = {each.operator: each for each in backwards}
+    first: dict[str, _Spanned] = {}
     return {
-        part.variant.suffix: [_named(each, known) for each in _spans_of(part, made)]
+        part.variant.suffix: [_named(each, known) for each in _spans_of(part, made, first)]
         for part in parts
     }
 
 
-def _spans_of(part: Part, made: dict[str, BackwardPart]) -> list[_Spanned]:
+def _spans_of(
+    part: Part, made: dict[str, BackwardPart], first: dict[str, _Spanned]
+) -> list[_Spanned]:
+    """Those of a plan. What is `made` for a backward is of the nodes of the `first` span of a name,
+    whose texts another one that computes the same takes over.
+    """
     graph = part.plan.graph
     operators = {fused.operator.name: fused.operator for fused in _fused_groups((part,))}
-    spans = spans_of(part.plan, operators)
-    return [_spanned(graph, operators, each, made.get(each.operator.name)) for each in spans]
+    found = []
+    for span in spans_of(part.plan, operators):
+        name = span.operator.name
+        if name not in made or made[name].of != span_text(graph, span, operators):
+            found.append(_spanned(graph, operators, span))
+            continue
+        if name not in first:
+            first[name] = _by_kernels(graph, operators, span, made[name])
+        found.append(replace(first[name], graph=graph, operators=operators, span=span))
+    return found
 
 
-def _spanned(
-    graph: Graph, operators: dict[str, Operator], span: Span, made: BackwardPart | None = None
+def _by_kernels(
+    graph: Graph, operators: dict[str, Operator], span: Span, made: BackwardPart
 ) -> _Spanned:
+    """A span whose backward is `made` of kernels."""
+    ours = span_by_kernels(made, span)
+    texts = [reference(graph, span.whole.as_compiled, span.operator)]
+    texts.append(together(graph, span, operators, () if made.saving else made.saved))
+    if made.saving:
+        texts.append(together(graph, span, operators, made.saved, more_results(made, span)))
+    return _Spanned(graph, operators, span, (*texts, ours.text), ours)
+
+
+def _spanned(graph: Graph, operators: dict[str, Operator], span: Span) -> _Spanned:
     whole = span.whole.as_compiled
     texts = [reference(graph, whole, span.operator)]
-    if made is not None and made.of == span_text(graph, span, operators):
-        ours = span_by_kernels(made, span)
-        texts.append(together(graph, span, operators, () if made.saving else made.saved))
-        if made.saving:
-            texts.append(together(graph, span, operators, made.saved, more_results(made, span)))
-        return _Spanned(graph, operators, span, (*texts, ours.text), ours)
     closed = backward(graph, whole, span.operator, span.intermediates)
     left = closed.left if closed else ()
     texts += [together(graph, span, operators, left)]

@@ -100,6 +100,8 @@ RETURNED = """(
     Encoded(attentions=(y * 9.0, y * 3.0), last=x * y),
     Decoded(logits=y - 1.0, encoder=Encoded(last=y.exp()), states=[y - 2.0, {"k": x - y}]),
     OrderedDict(b=y / 3.0, a=y.relu()),
+    torch.max(y * 5.0, 1),
+    torch.aminmax(y * 6.0, dim=0),
 )"""
 
 

@@ -133,3 +133,40 @@ def test_while_a_call_is_recorded_others_track_for_themselves(file: ModuleType) 
             step(nets[0][1], seed)
     for net, _ in nets:
         check_alike(net, nets[0][1])
+
+
+# The two kernels behind the norm have one gradient, and one result, which comes in no tuple.
+LEAST = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(12)
+        self.shift = nn.Parameter(torch.randn(5, 1))
+
+    def forward(self, x):
+        y = self.norm(x).tanh()
+        return y, y.amin(1) + self.shift
+
+
+def get_inputs():
+    return [torch.randn(7, 12)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_a_reduction_behind_a_norm_and_its_only_reader_have_a_whole_result(
+    build_folder: Path, tmp_path: Path
+) -> None:
+    file = compiled(tmp_path, LEAST, target="cpu")
+    assert hasattr(file, "_k2_k3_add_together")
+    net, x = file.ModelNew(), torch.randn(9, 12)
+    for gradients in (False, True):
+        with torch.set_grad_enabled(gradients):
+            torch.testing.assert_close(net(x), file.Model.forward(net, x))

@@ -332,3 +332,37 @@ def test_a_state_is_loaded_where_inference_mode_left_a_buffer() -> None:
         model.running_mean = torch.ones(3)
     load_state(model, state)
     assert torch.equal(model.running_mean, torch.zeros(3))
+
+
+WRITES = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.hidden = torch.zeros(20, 12)
+
+    def forward(self, x, hidden):
+        self.hidden.copy_(hidden)
+        self.hidden = torch.tanh(x + self.hidden)
+        return self.hidden * 2.0
+
+def get_inputs():
+    return [torch.randn(20, 12), torch.randn(20, 12)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_what_a_forward_keeps_of_inference_mode_is_written_to_later(tmp_path: Path) -> None:
+    judgement = judge_pair(tmp_path, WRITES, SAME)
+    assert judgement.verdict.passed, judgement.verdict.reason
+    skipped = {check.name for check in judgement.verdict.checks if check.skipped}
+    assert not skipped & {"autocast to bfloat16", "in float64"}
+
+
+def test_what_a_forward_writes_to_an_attribute_is_there_in_float64(tmp_path: Path) -> None:
+    """Without it results would be held to those of another state, as large errors as eager's."""
+    judgement = judge_pair(tmp_path, WRITES, SAME)
+    (own,) = (check for check in judgement.verdict.checks if check.name == "own inputs")
+    assert own.detail and "weak" not in own.detail
+    assert own.eager_error_vs_f64 is None or own.eager_error_vs_f64.max < 1e-5

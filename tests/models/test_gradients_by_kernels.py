@@ -88,6 +88,21 @@ def test_several_kernels_under_one_gradient_have_one_backward(tmp_path: Path) ->
     assert not re.search(r"training_of_k[23]\b(?!_)", emitted.compiled.text)
 
 
+def test_kernels_that_are_alike_share_their_one_backward(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    module, calls = training.Twice().eval(), [(images(6),), (images(4, 3),)]
+    emitted = emit_module(module, (calls[0], {}), tmp_path, mode="both", training=True)
+    written = re.findall(r"^def _(k\d_k\d)_\w+_backward\(_kernels", emitted.compiled.text, re.M)
+    assert len(written) == 1
+    assert_trains(emitted, calls, graded=False)
+
+
+def test_a_reduction_for_the_backward_alone_is_no_forward_s(tmp_path: Path) -> None:
+    emitted = emit_module(training.Places().eval(), ((images(6),), {}), tmp_path, training=True)
+    for batch in (6, 3):
+        assert_same_gradients(emitted.new, emitted.original, (images(batch),), {})
+
+
 def test_a_norm_in_training_has_two_kernels_behind_it() -> None:
     """Its sums, and the rest: where rows are cut in pieces, too."""
     module = nn.Sequential(nn.BatchNorm2d(64), nn.ReLU()).train()

@@ -37,6 +37,28 @@ class Residual(nn.Module):
         return y.mean((2, 3))
 
 
+class Twice(nn.Module):
+    """Two norms that are alike, each of which a softmax of rows alone reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.rand(3, 1, 1))
+        self.norm = nn.ModuleList([nn.BatchNorm2d(3) for _ in range(2)])
+
+    def forward(self, x):
+        for norm in self.norm:
+            x = torch.softmax(norm(x.flip(1) * self.scale), -1)
+        return x
+
+
+class Places(nn.Module):
+    """The places of maxima, which a backward would compute in a reduction of its own."""
+
+    def forward(self, x):
+        y, places = F.max_pool2d(torch.sigmoid(x), 2, return_indices=True)
+        return torch.tanh(y), places
+
+
 class Norms(nn.Module):
     """Every rank, with and without affine, momentum and running statistics."""
 

@@ -2,7 +2,8 @@
 
 Tuples, lists and dicts are spelled out; every other object is made by its type, called with its
 fields by their names: dataclasses, named tuples, and dicts of a type of their own, such as the
-outputs of Hugging Face's models, which are both dataclass and dict. torch.export goes into objects
+outputs of Hugging Face's models, which are both dataclass and dict. What `torch.max` and others
+return along an axis is made of the tuple of its values. torch.export goes into objects
 of types that are registered with torch.utils._pytree; types of these kinds that are not are
 registered here. An object of a class of its own is made without its constructor, of all attributes
 that it has.
@@ -29,6 +30,8 @@ def fields_of(value: Any) -> tuple[str, ...] | None:
     """The names by which an object is made again; None for one that is more than its fields."""
     if "<locals>" in type(value).__qualname__:
         return None
+    if _is_of_torch(value):
+        return ("sequence",)
     if isinstance(value, tuple) and type(value).__bases__ == (tuple,):
         return getattr(value, "_fields", None)
     if isinstance(value, dict):
@@ -38,6 +41,11 @@ def fields_of(value: Any) -> tuple[str, ...] | None:
     fields = dataclasses.fields(value)
     own = hasattr(value, "__post_init__") or not all(each.init for each in fields)
     return None if own else tuple(each.name for each in fields)
+
+
+def _is_of_torch(value: Any) -> bool:
+    """Whether it is a result of an operation with several, such as `torch.return_types.max`."""
+    return isinstance(value, tuple) and type(value).__module__ == "torch.return_types"
 
 
 def attributes_of(value: Any) -> tuple[str, ...] | None:
@@ -76,6 +84,8 @@ def _keys_of(value: dict[Any, Any]) -> tuple[str, ...] | None:
 
 def field(value: Any, name: str) -> Any:
     """One of the fields that `fields_of` names."""
+    if _is_of_torch(value):
+        return tuple(value)
     return value[name] if isinstance(value, dict) else getattr(value, name)
 
 

@@ -14,6 +14,7 @@ from opweld.ir.graph import Graph, Node, consumers, reached
 from opweld.ir.kernels.reduction import Lowered
 from opweld.ir.kernels.shared import fused_groups_of, sharing
 from opweld.ir.operator import Operator
+from opweld.ir.ops import Kind
 from opweld.ir.original import BackwardPart, Part, Vjp
 from opweld.ir.plan import Group, Sizes
 from opweld.ir.rules.costs import Costs
@@ -113,10 +114,13 @@ def _backward(trace: Trace, each: _Differentiated, vjp: Vjp, down: Down) -> list
     saved = saved_of(group, vjp)
     if not saved:
         return [BackwardPart(group.name, vjp, planned)]
+    more = reached(saved, {n.serial for n in (*group.inputs, *group.nodes)})
+    if any(node.kind is Kind.REDUCTION for node in more):
+        return []  # its rows are planned for the reductions that it has
     saving = replace(
         group,
         name=f"{group.name}_saving",
-        nodes=(*group.nodes, *reached(saved, {n.serial for n in (*group.inputs, *group.nodes)})),
+        nodes=(*group.nodes, *more),
         outputs=(*group.outputs, *saved),
         reuse=None,
     )

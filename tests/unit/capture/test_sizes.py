@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 import torch
 from tests.capturing import assert_agrees, captured, module_of
@@ -171,3 +173,15 @@ def test_numbers_of_two_modules_may_be_one_at_some_sizes() -> None:
 
     norms = {"batch": nn.BatchNorm1d(4, affine=False), "instance": nn.InstanceNorm1d(4)}
     assert len(ranges(forward, torch.randn(6, 4, 9), **norms)) == 1
+
+
+def test_what_takes_no_empty_tensor_is_tried_in_silence(caplog: pytest.LogCaptureFixture) -> None:
+    """Torch logs a traceback for each operator that fails at a size that is tried."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    logger.addHandler(caplog.handler)
+    try:
+        found = ranges(lambda self, x: x.argmax() + x, torch.randn(6, 3))
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert [low for low, *_ in found] == [1]
+    assert logger.name not in {record.name for record in caplog.records}

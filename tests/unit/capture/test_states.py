@@ -203,3 +203,34 @@ def test_a_dtype_in_which_the_model_fails_stays_the_originals() -> None:
 
     found, _ = made(Single(), dtypes=("float64",))
     assert len(found.variants) == 1 and [state for state, _ in found.kept] == ["float64"]
+
+
+class Seeds(nn.Module):
+    def __init__(self, by: Any) -> None:
+        super().__init__()
+        self.by = by
+
+    def forward(self, x):
+        self.by.manual_seed(3)
+        return x + torch.randn(5)
+
+
+@pytest.mark.parametrize("by", [torch, torch.random])
+def test_a_forward_that_seeds_stays_the_original(by: Any) -> None:
+    """In a graph its numbers would be drawn from where the generator stands."""
+    before = torch.get_rng_state()
+    with pytest.raises(OriginalKept, match="seeds the random numbers"):
+        made(Seeds(by))
+    assert torch.equal(before, torch.get_rng_state())
+    torch.manual_seed(3)  # as ever outside of a capture
+    assert torch.initial_seed() == 3
+
+
+class Generates(nn.Module):
+    def forward(self, x):
+        return x + torch.rand(5, generator=torch.Generator().manual_seed(1))
+
+
+def test_a_forward_with_a_generator_of_its_own_stays_the_original() -> None:
+    with pytest.raises(OriginalKept, match=r"test_states.py:\d+ .*no graph holds, a "):
+        made(Generates())

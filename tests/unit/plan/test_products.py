@@ -85,6 +85,7 @@ MATMULS = {
     "columns of three axes": (((4, 3), (BATCH, 3, 5)), "mk,bkn->bmn"),
     "batches": (((BATCH, 2, 4, 3), (BATCH, 2, 3, 5)), "abmk,abkn->abmn"),
     "broadcast batches": (((BATCH, 1, 4, 3), (2, 3, 5)), "abmk,bkn->abmn"),
+    "each broadcasts another batch": (((BATCH, 1, 4, 3), (1, 2, 3, 5)), "abmk,abkn->abmn"),
     "one batch": (((1, 4, 3), (BATCH, 3, 5)), "bmk,bkn->bmn"),
     "batched vector": (((BATCH, 4, 3), (3,)), "bmk,k->bm"),
 }

@@ -40,6 +40,7 @@ from .dropouts import WholeDropouts
 from .gradients import noting_gradients, said_of
 from .recurrent import shapes_of_recurrent_layers
 from .regions import graphs_of, inline_regions
+from .seeding import refusing_seeds
 
 Bounds = dict[str, tuple[int, int | None]]
 
@@ -107,7 +108,13 @@ def _exported(
 ) -> tuple[ExportedProgram, str]:
     """The program, and why its gradients are not the forward's."""
     shapes = _dynamic_shapes(arguments, dynamic) if dynamic else None
-    with noting_gradients() as own, WholeDropouts(), Watch(), _no_hook_stays():
+    with (
+        noting_gradients() as own,
+        refusing_seeds(),
+        WholeDropouts(),
+        Watch(),
+        _no_hook_stays(),
+    ):
         try:
             program = with_records(
                 lambda: torch.export.export(
@@ -279,7 +286,11 @@ def _sources(
             access = weight_access(module, spec.target)
             sources[spec.arg.name] = Source(weight_name(spec.target), access, Op.WEIGHT)
         else:
-            raise CaptureError(f"the forward uses {spec.target}, a {spec.kind.name.lower()}")
+            held = type(program.constants.get(spec.target)).__name__
+            raise OriginalKept(
+                f"the forward uses an object that no graph holds, a {held}",
+                where=where_in(_users(program, spec.arg.name)),
+            )
     return sources
 
 
@@ -382,10 +393,15 @@ def _size_of(text: str, types: dict[str, TensorType]) -> Size | None:
     return None if type is None else type.shape[int(axis.rstrip("]"))]
 
 
+_TALKING = ("torch.fx.experimental", "torch.export", "torch._subclasses.fake_tensor")
+
+
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """torch prints the half-made graph when it gives up; our error says it shorter."""
-    loggers = [logging.getLogger(name) for name in ("torch.fx.experimental", "torch.export")]
+    """torch prints the half-made graph when it gives up, or the traceback of an operator that takes
+    no empty tensor; our error says it shorter.
+    """
+    loggers = [logging.getLogger(name) for name in _TALKING]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)

@@ -41,8 +41,23 @@ class Precision:
         return converted.clone() if converted is t else converted
 
     def model(self, model: nn.Module) -> nn.Module:
-        """A deep copy of the model with every parameter and buffer converted."""
-        return deep_copy(model)._apply(self.tensor)
+        """A deep copy of the model with every parameter and buffer converted, and every tensor that
+        is another attribute: what a forward writes to one of these would be lost in a conversion.
+        """
+        made = deep_copy(model)._apply(self.tensor)
+        for module in made.modules():
+            self._convert_held(vars(module))
+        return made
+
+    def _convert_held(self, held: dict[Any, Any] | list[Any], depth: int = 4) -> None:
+        """Converts the tensors of a dict or list, and of those that are in it, in their places; one
+        may hold itself.
+        """
+        for place, value in held.items() if isinstance(held, dict) else enumerate(held):
+            if type(value) is Tensor and value.dtype in self.casts:
+                held[place] = self.tensor(value.detach())
+            elif type(value) in (dict, list) and depth:
+                self._convert_held(value, depth - 1)
 
     def run(self, model: nn.Module, call: Call, seed: int, grad: bool = False) -> Any:
         """Outputs of a converted model for converted inputs.

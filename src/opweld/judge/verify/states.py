@@ -88,11 +88,12 @@ class States:
 
     def in_inference_mode(self, kind: Kind) -> Check:
         """Every call in inference mode; ModelNew must be built anew after it, for what it keeps of
-        them can have no gradients.
+        them can have no gradients. Until then both sides can write to what their forwards assigned.
         """
         self._trial.inference = True
         check = self._trial.compare(kind)
         self._trial.inference = False
+        self.load(copy_state(self._pair.original))
         return check
 
     def in_dtype(

@@ -47,18 +47,23 @@ def state_restored(model: nn.Module) -> Iterator[None]:
 
 def load_state(model: nn.Module, state: State) -> None:
     """`load_state_dict(strict=True)`; entries that are no tensors stay."""
-    _own_buffers(model)
+    _own_tensors(model)
     model.load_state_dict({**model.state_dict(), **state})
 
 
-def _own_buffers(model: nn.Module) -> None:
+def _own_tensors(model: nn.Module) -> None:
     """Buffers that a forward has assigned are what it made: tensors of inference mode, which nobody
-    writes to, or with a gradient.
+    writes to, or with a gradient. So are its other attributes, of which those of inference mode
+    would have each later forward that writes to them fail.
     """
     for owner in model.modules():
         for name, buffer in owner._buffers.items():
             if buffer is not None and (buffer.is_inference() or buffer.grad_fn is not None):
                 owner._buffers[name] = buffer.detach().clone()
+        held = vars(owner)
+        for name, value in [*held.items()]:
+            if isinstance(value, Tensor) and value.is_inference():
+                held[name] = value.clone()
 
 
 def change_in_place(model: nn.Module, state: State, through: str = "copy_") -> None:

@@ -155,7 +155,8 @@ def _arranged(terms: Terms) -> tuple[Terms, Labels, Labels, Labels, Labels]:
     out = list(terms.out)
     n = _taken_from_end(out, lambda label: label not in a)
     m = _taken_from_end(out, lambda label: label not in b)
-    k = tuple(label for label in terms.a_labels if label in b and label not in terms.out)
+    both = (label for label in terms.a_labels if label in b and label != ONE)
+    k = tuple(label for label in both if label not in terms.out)
     if (a | b) - {ONE, *terms.out, *k}:
         raise NoProduct("it sums an operand by itself")
     if not k:
