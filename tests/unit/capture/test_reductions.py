@@ -245,3 +245,22 @@ def test_a_dynamic_batch_is_reduced() -> None:
     graph = captured(module, FINITE.float()).variants[0].graph
     assert is_fused(graph)
     assert "s0" in str(graph.inputs[0].type)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean"])
+def test_a_loss_has_the_type_that_eager_gives_it(reduction: str) -> None:
+    """That of the target, though its weight is of a wider one; what torch 2.11 says is the wider,
+    and has said before to others."""
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        weight = torch.full((3, 1), 0.7)
+        made = F.binary_cross_entropy_with_logits(x, x.sigmoid(), weight, reduction=reduction)
+        return made.exp()
+
+    module, x = module_for(loss), FINITE.to(torch.bfloat16)
+    torch.export.export(module, (x,), strict=False)
+    variant = exported(module, x)
+    assert is_fused(variant.graph)
+    found, expected = run(variant, module, x)[0], module(x)[0]
+    assert found.dtype == expected.dtype == torch.bfloat16
+    torch.testing.assert_close(found, expected)
