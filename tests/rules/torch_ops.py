@@ -76,11 +76,11 @@ def _pad(x, attrs):
 
 
 def _clamp_min(x, low):
-    return torch.clamp(x, min=low.item()) if _is_number(low) else torch.clamp(x, min=low)
+    return torch.clamp_min(x, low.item()) if _is_number(low) else torch.clamp(x, min=low)
 
 
 def _clamp_max(x, high):
-    return torch.clamp(x, max=high.item()) if _is_number(high) else torch.clamp(x, max=high)
+    return torch.clamp_max(x, high.item()) if _is_number(high) else torch.clamp(x, max=high)
 
 
 def _pow(x, exponent):

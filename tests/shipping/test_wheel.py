@@ -101,7 +101,7 @@ import sys, warnings, torch
 warnings.simplefilter("error", UserWarning)
 import gate_new
 model, x = gate_new.ModelNew(), torch.randn(3, 64)
-with torch.profiler.profile() as found, torch.no_grad():
+with torch.profiler.profile(acc_events=True) as found, torch.no_grad():
     y = model(x)
 ops = {event.name for event in found.events() if event.name.startswith("opweld_gate")}
 assert len(ops) == 1, ops

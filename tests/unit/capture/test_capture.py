@@ -105,3 +105,23 @@ def test_a_forward_that_raises_is_told_with_the_sizes_of_the_example() -> None:
     with pytest.raises(CaptureError, match=r"\[3, 4\]") as raised:
         captured(Mismatched(), torch.ones(3, 4))
     assert "s77" not in str(raised.value)
+
+
+def test_a_bound_of_nan_is_eager_s() -> None:
+    """Of all forms torch 2.11 ignores one alone by torch.clamp, and returns NaN for the others."""
+    from tests.capturing import module_of, run
+    from tests.spelled import run_spelled
+
+    nan, x = float("nan"), torch.tensor([1.0, -2.0])
+    module = module_of(
+        lambda _, x: (
+            torch.clamp(x, min=nan) * 2,
+            torch.clamp(x, max=nan) * 2,
+            torch.clamp_min(x, nan) * 2,
+            torch.clamp(x, nan, 1.0) * 2,
+        )
+    )
+    variant = captured(module, x).variants[0]
+    for found in (run(variant, module, x), run_spelled(variant.graph, module, x)):
+        for one, eager in zip(found, module(x), strict=True):
+            torch.testing.assert_close(one, eager, equal_nan=True)

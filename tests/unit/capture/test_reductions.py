@@ -245,3 +245,33 @@ def test_a_dynamic_batch_is_reduced() -> None:
     graph = captured(module, FINITE.float()).variants[0].graph
     assert is_fused(graph)
     assert "s0" in str(graph.inputs[0].type)
+
+
+def weighted(x: torch.Tensor, reduction: str) -> torch.Tensor:
+    weight = torch.full((3, 1), 0.7003)
+    return F.binary_cross_entropy_with_logits(x, x.sigmoid(), weight, reduction=reduction)
+
+
+NARROW = {
+    "bce with logits": weighted,
+    "soft_margin": lambda x, how: F.soft_margin_loss(x, x.float().cos(), reduction=how),
+    "huber": lambda x, how: F.huber_loss(x, 1.001 * x.float(), reduction=how),
+}
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean"])
+@pytest.mark.parametrize("name", NARROW)
+def test_a_loss_has_the_type_that_eager_gives_it(name: str, reduction: str) -> None:
+    """That of its input, where another operand's is wider: torch's rule for exports promotes, and
+    may have been asked before. The wider operand is not rounded to the narrower type."""
+    module = module_for(lambda x: (NARROW[name](x, reduction), NARROW[name](x, reduction).exp()))
+    x = FINITE.to(torch.bfloat16)
+    torch.export.export(module, (x,), strict=False)
+    variant, exact = exported(module, x), module(x.double())
+    assert is_fused(variant.graph)
+    assert [each.dtype for each in module(x)] == [torch.bfloat16] * 2
+    # the text rounds at every step, as eager does, where a small loss is of two close numbers
+    text = run_spelled(variant.graph, module, x)
+    for results, near in ((run(variant, module, x), 0.01), (text, 0.1)):
+        for one, theirs in zip(results, exact, strict=True):
+            torch.testing.assert_close(one, theirs.bfloat16(), rtol=near, atol=0)

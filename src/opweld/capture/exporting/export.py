@@ -38,6 +38,7 @@ from ..running import Changes, changes_of, refuse_shared, written_with_gradients
 from ..sizes import NotPolynomial, Symbols
 from .dropouts import WholeDropouts
 from .gradients import noting_gradients, said_of
+from .losses import types_of_losses
 from .recurrent import shapes_of_recurrent_layers
 from .regions import graphs_of, inline_regions
 from .seeding import refusing_seeds
@@ -76,7 +77,7 @@ def export_graph(
     Raises CaptureError with the reason and the user's line, and NeedsFixedSizes.
     """
     device = arguments.tensors[0].value.device
-    with _quiet(), _autocast(device, autocast), shapes_of_recurrent_layers():
+    with _quiet(), _autocast(device, autocast), shapes_of_recurrent_layers(), types_of_losses():
         program, own_gradients = _exported(module, arguments, dynamic)
         recorded = written_with_gradients(program)
         inline_regions(program)

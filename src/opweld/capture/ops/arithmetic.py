@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -89,6 +90,8 @@ def _clamp(call: Call) -> Node:
     bounds = call.values.get("min"), call.values.get("max")
     if isinstance(bounds[0], Node) and bounds[0] is bounds[1]:
         raise NotFused("its gradient where both bounds are equal is the library's")
+    if any(isinstance(bound, float) and math.isnan(bound) for bound in bounds):
+        raise NotFused("a bound of NaN is left to the library: torch 2.11 at times ignores it")
     result = call.operand("self")
     if call.values.get("min") is not None:
         result = call.make(Op.CLAMP_MIN, result, call.operand("min", rounded=True))

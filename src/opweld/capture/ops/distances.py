@@ -124,10 +124,19 @@ def _unit(call: Call, x: Node, eps: float, rank: int) -> Node:
 
 
 def float_pair(call: Call, *names: str) -> list[Node]:
-    """Arguments promoted to the result's type, in the type that kernels calculate with."""
+    """Arguments in the type that kernels calculate with for the result's type.
+
+    Integers are rounded to the result's type first; wider floats are not, as eager does not either.
+    """
     if not call.dtype.is_float:
         raise NotFused(f"{call.name} of integers is left to the library")
-    return [computed(call.build, call.node(name), call.dtype) for name in names]
+    nodes = [call.node(name) for name in names]
+    return [
+        call.build.cast(node, call.dtype.compute)
+        if node.type.dtype.is_float
+        else computed(call.build, node, call.dtype)
+        for node in nodes
+    ]
 
 
 DISTANCES: dict[str, Lower] = {

@@ -72,12 +72,6 @@ def _huber(call: Call, x: Node, y: Node) -> Node:
     return call.make(Op.WHERE, call.make(Op.LE, error, delta), square, far)
 
 
-def _huber_loss(call: Call) -> Node:
-    """It has the type of the input, whatever the target's is and the exported graph says."""
-    loss = _condensed(call, _huber(call, *float_pair(call, "self", "target")))
-    return call.build.cast(loss, call.node("self").type.dtype)
-
-
 def _kl_div(call: Call, x: Node, y: Node) -> Node:
     if call.values["log_target"]:
         return call.make(Op.MUL, call.make(Op.EXP, y), call.make(Op.SUB, y, x))
@@ -217,7 +211,7 @@ LOSSES: dict[str, Lower] = {
     "mse_loss": _loss(_squared_error),
     "l1_loss": _loss(_absolute_error),
     "smooth_l1_loss": _loss(_smooth_l1),
-    "huber_loss": _huber_loss,
+    "huber_loss": _loss(_huber),
     "kl_div": _loss(_kl_div),
     "soft_margin_loss": _loss(_soft_margin),
     "hinge_embedding_loss": _loss(_hinge),
