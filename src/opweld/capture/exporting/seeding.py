@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
@@ -14,13 +15,20 @@ from opweld.errors import OriginalKept
 
 @contextlib.contextmanager
 def refusing_seeds() -> Iterator[None]:
-    """Within it, what seeds the generators of all devices raises OriginalKept."""
+    """Within it, what seeds the generators of all devices raises OriginalKept in this thread."""
+    capturing = threading.get_ident()
 
-    def refuse(*args: Any, **kwargs: Any) -> None:
-        raise OriginalKept("the forward seeds the random numbers")
+    def refusing(seeds: Callable[..., Any]) -> Callable[..., Any]:
+        def refuse(*args: Any, **kwargs: Any) -> Any:
+            if threading.get_ident() == capturing:
+                raise OriginalKept("the forward seeds the random numbers")
+            return seeds(*args, **kwargs)
+
+        return refuse
 
     with contextlib.ExitStack() as patched:
         for module in (torch, torch.random):
             for name in ("manual_seed", "seed"):
+                refuse = refusing(getattr(module, name))
                 patched.enter_context(mock.patch.object(module, name, refuse))
         yield
