@@ -84,7 +84,6 @@ ODD = Odd()
         (lambda self, n: n, (3,), "none of the inputs is a tensor"),
         (lambda self, x: x, (X.to_sparse(),), "input x is a torch.sparse_coo tensor"),
         (lambda self, x: (x, Slotted()), (X,), "Slotted"),
-        (lambda self, x: x.max(dim=1), (X,), "the forward returns a max"),
     ],
 )
 def test_refusals(forward, args, reason: str) -> None:

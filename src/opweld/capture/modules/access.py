@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from typing import Any
 
@@ -23,8 +22,14 @@ def weight_access(module: nn.Module, path: str) -> str:
 
 
 def weight_at(module: nn.Module, path: str) -> Any:
-    """The parameter or buffer of "layers.0.weight"."""
-    return functools.reduce(_child, path.split("."), module)
+    """What the emitted file finds at "layers.0.weight": a parameter, buffer or plain attribute of a
+    submodule; None for what is elsewhere.
+    """
+    *owners, name = path.split(".")
+    owner: Any = module
+    for part in owners:
+        owner = getattr(owner, "_modules", {}).get(part)
+    return getattr(owner, name, None)
 
 
 def weight_name(path: str) -> str:
@@ -42,7 +47,7 @@ def _step(text: str, owner: Any, part: str) -> str:
     return f"._modules[{part!r}]" if part in owner._modules else f"._parameters[{part!r}]"
 
 
-def _child(owner: Any, part: str) -> Any:
+def _child(owner: nn.Module, part: str) -> Any:
     for holder in (owner._modules, owner._parameters, owner._buffers):
         if part in holder:
             return holder[part]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
@@ -45,8 +46,9 @@ def contract_of(mode: InMode, flags: Mapping[str, bool]) -> Contract:
 
 def _weight_fact(module: nn.Module, node: Node) -> WeightFact:
     path = _path(node.attrs.access)
-    layout = str(weight_at(module, path).layout).removeprefix("torch.")
-    return WeightFact(path, node.type, layout)
+    found = weight_at(module, path)
+    layout = found.layout if isinstance(found, torch.Tensor) else torch.strided
+    return WeightFact(path, node.type, str(layout).removeprefix("torch."))
 
 
 def _needs_order(graph: Graph) -> bool:
