@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from opweld.compiled import Compiled, PlanRow
 from opweld.driver import compile_module
 from opweld.ir.original import Original
-from opweld.judge.tree import deep_copy
+from opweld.judge.sparse import deep_copy
 from opweld.options import Options
 
 

@@ -97,7 +97,7 @@ def test_kernels_that_are_alike_share_their_one_backward(tmp_path: Path) -> None
     assert_trains(emitted, calls, graded=False)
 
 
-def test_a_reduction_for_the_backward_alone_is_no_forward_s(tmp_path: Path) -> None:
+def test_the_forward_makes_no_reduction_that_the_backward_needs(tmp_path: Path) -> None:
     emitted = emit_module(training.Places().eval(), ((images(6),), {}), tmp_path, training=True)
     for batch in (6, 3):
         assert_same_gradients(emitted.new, emitted.original, (images(batch),), {})

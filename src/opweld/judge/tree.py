@@ -11,11 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
-from torch import nn
-
-_BY_ROWS = (torch.sparse_csr, torch.sparse_bsr)
-_BY_COLUMNS = (torch.sparse_csc, torch.sparse_bsc)
-_COMPRESSED = (*_BY_ROWS, *_BY_COLUMNS)
 
 
 def leaves(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
@@ -31,41 +26,6 @@ def leaves(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, An
 def tensors(value: Any) -> list[torch.Tensor]:
     """The tensor leaves, in order."""
     return [leaf for _, leaf in leaves(value) if isinstance(leaf, torch.Tensor)]
-
-
-def dense_parts(t: torch.Tensor) -> list[torch.Tensor]:
-    """The strided tensors that it is stored in: itself, or a sparse one's indices and values.
-
-    Empty for layouts that show no memory (MKL-DNN's).
-    """
-    if t.layout is torch.strided:
-        return [t]
-    if t.layout is torch.sparse_coo:
-        return [t._indices(), t._values()]
-    if t.layout in _BY_ROWS:
-        return [t.crow_indices(), t.col_indices(), t.values()]
-    if t.layout in _BY_COLUMNS:
-        return [t.ccol_indices(), t.row_indices(), t.values()]
-    return []
-
-
-def with_stored(t: torch.Tensor, change: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
-    """`change` of a strided tensor; a copy of a sparse one, its indices kept, with that of its
-    values.
-    """
-    if t.layout is torch.strided:
-        return change(t)
-    changed = t.clone()
-    for values in dense_parts(changed)[-1:]:
-        values.copy_(change(values))
-    return changed
-
-
-def deep_copy(model: nn.Module) -> nn.Module:
-    """`copy.deepcopy`, which torch lacks for compressed sparse tensors."""
-    held = (*model.parameters(), *model.buffers())
-    compressed = {id(t): t.clone() for t in held if t.layout in _COMPRESSED}
-    return copy.deepcopy(model, compressed)
 
 
 def structure(value: Any, path: str = "", depth: int = 0) -> list[tuple[str, str]]:

@@ -12,10 +12,7 @@ SAID = r"adjacency is torch.float32 .48, 48. in ModelNew, torch.sparse_coo"
 class ModelNew(nn.Module):
     def __init__(self, nodes, features):
         super().__init__()
-        row = torch.arange(nodes)
-        indices = torch.stack([row.repeat(2), torch.cat([(row + 1) % nodes, (row + 7) % nodes])])
-        adjacency = torch.sparse_coo_tensor(indices, torch.full((2 * nodes,), 0.5), (nodes, nodes))
-        self.register_buffer("adjacency", adjacency.to_dense())
+        self.register_buffer("adjacency", torch.eye(nodes).roll(1, 0).mul(0.5))
         self.linear = nn.Linear(features, features)
 
     def forward(self, x):

@@ -20,7 +20,7 @@ from opweld.judge.load import Call, Pair, leading_size, make_inputs
 from opweld.judge.numerics.compare import SMALL_ELEMS
 from opweld.judge.numerics.outputs import is_float
 from opweld.judge.process.memory import available_bytes
-from opweld.judge.tree import with_stored
+from opweld.judge.sparse import with_stored
 from opweld.judge.verify.seeds import stream
 
 Own = Callable[[int], Call]

@@ -112,10 +112,10 @@ def _are_rows(t: Tensor, weight: Tensor) -> bool:
 def _alike(call: Call) -> tuple[int, int] | None:
     """The positions of the first two tensors of one shape and dtype."""
     given = call.tensors()
-    for one, other in itertools.combinations(range(len(given)), 2):
+    strided = (n for n, t in enumerate(given) if t.layout is torch.strided)
+    for one, other in itertools.combinations(strided, 2):
         left, right = given[one], given[other]
-        same = (left.shape, left.dtype, left.layout) == (right.shape, right.dtype, torch.strided)
-        if same and right.layout is torch.strided and left.dim() and left.numel():
+        if left.dim() and left.shape == right.shape and left.dtype == right.dtype and left.numel():
             return one, other
     return None
 

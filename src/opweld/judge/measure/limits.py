@@ -17,7 +17,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from opweld.judge.load import Call
 from opweld.judge.measure.clock import time_interleaved
 from opweld.judge.process.memory import available_bytes
-from opweld.judge.tree import dense_parts, tensors
+from opweld.judge.sparse import dense_parts
+from opweld.judge.tree import tensors
 from opweld.judge.values import Samples
 
 COPY_ELEMS = {"cuda": 2**28, "cpu": 2**26}

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from opweld.judge.numerics.grade import Band, Figures, Format, Rounding
 from opweld.judge.numerics.statistics import freedom, weighted
-from opweld.judge.tree import dense_parts
+from opweld.judge.sparse import dense_parts
 
 PIECE_ELEMS = {"cpu": 2**19, "cuda": 2**23}
 SMALL_ELEMS = 2**16

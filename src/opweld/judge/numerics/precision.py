@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from opweld.judge.load import Call, is_out_of_memory, seed_all
-from opweld.judge.tree import deep_copy
+from opweld.judge.sparse import deep_copy
 
 
 class NoReference(Exception):
@@ -46,18 +46,18 @@ class Precision:
         """
         made = deep_copy(model)._apply(self.tensor)
         for module in made.modules():
-            self._convert_held(vars(module))
+            self._convert_attributes(vars(module))
         return made
 
-    def _convert_held(self, held: dict[Any, Any] | list[Any], depth: int = 4) -> None:
+    def _convert_attributes(self, values: dict[Any, Any] | list[Any], depth: int = 4) -> None:
         """Converts the tensors of a dict or list, and of those that are in it, in their places; one
         may hold itself.
         """
-        for place, value in held.items() if isinstance(held, dict) else enumerate(held):
+        for place, value in values.items() if isinstance(values, dict) else enumerate(values):
             if type(value) is Tensor and value.dtype in self.casts:
-                held[place] = self.tensor(value.detach())
+                values[place] = self.tensor(value.detach())
             elif type(value) in (dict, list) and depth:
-                self._convert_held(value, depth - 1)
+                self._convert_attributes(value, depth - 1)
 
     def run(self, model: nn.Module, call: Call, seed: int, grad: bool = False) -> Any:
         """Outputs of a converted model for converted inputs.

@@ -111,11 +111,7 @@ class RemoteSide:
         return {name: self._entry(leaf, like.get(name)) for name, leaf in self._state_leaves(reply)}
 
     def _entry(self, leaf: RemoteLeaf, like: Tensor | None) -> Tensor:
-        if like is None or (leaf.shape, leaf.dtype, leaf.layout) != (
-            like.shape,
-            like.dtype,
-            like.layout,
-        ):
+        if like is None or not _agree(leaf, like, "shape", "dtype", "layout"):
             return torch.empty(leaf.shape, dtype=leaf.dtype, layout=leaf.layout, device="meta")
         leaf.device = like.device
         return self._whole(leaf)
@@ -415,12 +411,11 @@ def _alike(leaf: RemoteLeaf, like: Run, position: int) -> bool:
     if position >= len(like.leaves):
         return False
     other = like.leaves[position]
-    if not isinstance(other, Tensor):
-        return False
-    return all(
-        getattr(other, what) == getattr(leaf, what)
-        for what in ("shape", "dtype", "device", "layout")
-    )
+    return isinstance(other, Tensor) and _agree(leaf, other, "shape", "dtype", "device", "layout")
+
+
+def _agree(leaf: RemoteLeaf, other: Tensor, *attributes: str) -> bool:
+    return all(getattr(other, name) == getattr(leaf, name) for name in attributes)
 
 
 def _described(like: Run | None) -> Header | None:

@@ -8,7 +8,7 @@ from typing import Protocol, TypeGuard
 import torch
 from torch import Tensor, nn
 
-from opweld.judge.tree import dense_parts
+from opweld.judge.sparse import dense_parts
 
 NAME, STATE = "aliases", "the state"
 _OF_OUTPUTS, _OF_STATE = " shares memory with output", " shares memory with state "

@@ -42,7 +42,8 @@ from opweld.judge.measure.limits import product_flops
 from opweld.judge.numerics.effective import ACCEPTED
 from opweld.judge.numerics.outputs import bit_equal, snapshot
 from opweld.judge.process.protocol import BUSY_STREAM, SIDE_STREAM, Raised
-from opweld.judge.tree import deep_copy, leaves
+from opweld.judge.sparse import deep_copy
+from opweld.judge.tree import leaves
 from opweld.judge.values import CALL, FULL, Check
 from opweld.judge.verify import aliases, gradients, guards, kept, signature
 from opweld.judge.verify.aliases import alias_clause, stride_note

@@ -11,7 +11,7 @@ from opweld.judge.inputs.kinds import Kind, Own
 from opweld.judge.load import NEW, ORIGINAL, build_original
 from opweld.judge.numerics.outputs import is_float
 from opweld.judge.process.protocol import Raised
-from opweld.judge.tree import deep_copy
+from opweld.judge.sparse import deep_copy
 from opweld.judge.values import Check
 from opweld.judge.verify import changes
 from opweld.judge.verify.changes import NotForThis, change_weights

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from opweld.judge.load import Call, brief
-from opweld.judge.tree import deep_copy
+from opweld.judge.sparse import deep_copy
 
 # Names of ATen ops, without overload, whose CUDA kernels assert on the values of their arguments.
 ASSERTING = frozenset(

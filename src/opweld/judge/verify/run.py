@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from opweld.judge.load import Call, seed_all
 from opweld.judge.numerics.compare import pieces_of
-from opweld.judge.tree import dense_parts, leaves, structure, tensors
+from opweld.judge.sparse import dense_parts
+from opweld.judge.tree import leaves, structure, tensors
 from opweld.judge.values import Check
 from opweld.judge.verify.aliases import alias_map
 

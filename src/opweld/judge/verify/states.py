@@ -12,7 +12,7 @@ from torch import nn
 from opweld.judge.inputs.kinds import Kind
 from opweld.judge.load import NEW, Call
 from opweld.judge.process.protocol import Raised
-from opweld.judge.tree import deep_copy
+from opweld.judge.sparse import deep_copy
 from opweld.judge.values import Check
 from opweld.judge.verify.modes import EVAL, OWN, TRAINING, Modes
 from opweld.judge.verify.trial import Phase, Trial

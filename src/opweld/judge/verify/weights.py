@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from opweld.judge.numerics.compare import same_bits
-from opweld.judge.numerics.outputs import is_float
-from opweld.judge.tree import with_stored
+from opweld.judge.numerics.outputs import dense, is_float
+from opweld.judge.sparse import with_stored
 from opweld.judge.values import Check
 from opweld.judge.verify.run import state_tensors
 from opweld.judge.verify.seeds import stream
@@ -126,7 +126,7 @@ def _entries_differ(new: State, original: State) -> str | None:
         left = new[name]
         if left.is_meta or left.shape != right.shape or left.dtype != right.dtype:
             return f"{name} is {_kind(left)} in ModelNew, {_kind(right)} in the original"
-        if not same_bits(left.to_dense(), right.to_dense()):
+        if not same_bits(dense(left), dense(right)):
             return f"{name} has other values from the same seed"
     return None
 
