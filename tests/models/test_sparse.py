@@ -43,6 +43,14 @@ class Scaled(nn.Module):
         return torch.tanh(torch.sparse.mm(half + half, x) * 2.0)
 
 
+class MakesZeros(nn.Module):
+    """What is made sparse is none of a kernel either."""
+
+    def forward(self, x):
+        table = torch.zeros(NODES, NODES, layout=torch.sparse_coo)
+        return torch.tanh(torch.sparse.mm(table, x) * 2.0)
+
+
 class MadeSparse(nn.Module):
     def forward(self, x):
         return torch.sigmoid((x.to_sparse() * 3.0).to_dense()) * 2.0 - 1.0
@@ -87,7 +95,9 @@ def test_another_layout_has_the_original_run(emitted: Any) -> None:
         emitted.original.adjacency = kept
 
 
-@pytest.mark.parametrize("model", [Scaled, MadeSparse], ids=lambda model: model.__name__)
+@pytest.mark.parametrize(
+    "model", [Scaled, MakesZeros, MadeSparse], ids=lambda model: model.__name__
+)
 def test_operators_on_sparse_tensors_are_pytorchs(model: type[nn.Module], tmp_path: Path) -> None:
     emitted = emit_module(model().eval(), ((X,), {}), tmp_path)
     with torch.no_grad():
