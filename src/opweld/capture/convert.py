@@ -299,7 +299,7 @@ class Converter:
                 raise NotFused(f"a tensor on {fake.device.type} is left to the library")
 
     def _check_elements(self, node: fx.Node) -> None:
-        for given in (*node.all_input_nodes, node):
+        for given in node.all_input_nodes:
             fake = given.meta.get("val")
             if isinstance(fake, torch.Tensor) and self.symbols.type(fake) is None:
                 raise NotFused(f"elements of type {fake.dtype} are not fused")
