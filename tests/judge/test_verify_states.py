@@ -9,6 +9,7 @@ import torch
 from tests.judge.pairs import LINEAR, OWN, POINTWISE, SAME, failing, judge_pair, named
 from torch import nn
 
+from opweld.judge.numerics.precision import FLOAT64
 from opweld.judge.values import Judgement
 from opweld.judge.verify.weights import copy_state, load_state
 
@@ -366,3 +367,13 @@ def test_what_a_forward_writes_to_an_attribute_is_there_in_float64(tmp_path: Pat
     (own,) = (check for check in judgement.verdict.checks if check.name == "own inputs")
     assert own.detail and "weak" not in own.detail
     assert own.eager_error_vs_f64 is None or own.eager_error_vs_f64.max < 1e-5
+
+
+def test_tensors_in_lists_and_dicts_of_a_module_are_converted() -> None:
+    model = nn.Module()
+    model.cache = {"keys": [torch.zeros(3)], "places": torch.arange(3)}
+    model.cache["itself"] = model.cache
+    wide = FLOAT64.model(model)
+    assert wide.cache["keys"][0].dtype is torch.float64
+    assert wide.cache["places"].dtype is torch.int64
+    assert model.cache["keys"][0].dtype is torch.float32

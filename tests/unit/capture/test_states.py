@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 from unittest import mock
 
@@ -10,6 +11,7 @@ import torch
 from torch import nn
 
 from opweld.capture import capture, task
+from opweld.capture.exporting.seeding import refusing_seeds
 from opweld.errors import CaptureError, OriginalKept
 from opweld.ir.contract import Capture, Needs
 
@@ -224,6 +226,14 @@ def test_a_forward_that_seeds_stays_the_original(by: Any) -> None:
     assert torch.equal(before, torch.get_rng_state())
     torch.manual_seed(3)  # as ever outside of a capture
     assert torch.initial_seed() == 3
+
+
+def test_other_threads_seed_while_one_captures() -> None:
+    with refusing_seeds():
+        other = threading.Thread(target=torch.manual_seed, args=(5,))
+        other.start()
+        other.join()
+    assert torch.initial_seed() == 5
 
 
 class Generates(nn.Module):
