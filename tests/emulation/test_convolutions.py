@@ -75,6 +75,11 @@ class TestWindows:
     def test_pixels_at_the_edges_of_tiles(self, rows: int, form: Form) -> None:
         require(Case(1, 33, (rows,), form.columns + 1, (3,), windows(1, 1, 1)), form)
 
+    def test_kernels_of_more_positions_than_a_mask_has_bits(self) -> None:
+        """Whose bits are those of positions along each axis."""
+        require(Case(2, 33, (4, 5, 7), 6, (3, 5, 7), windows(3, 1, 2)), SPACE)
+        require(Case(1, 33, (11, 13), 6, (9, 11), windows(2, 1, 4)))
+
     def test_many_images_in_a_tile(self) -> None:
         require(Case(70, 40, (2, 1), 6, (3, 3), windows(2, 1, 1)))
         require(Case(130, 40, (1, 1), 6, (1, 1), windows(2)), WIDE)

@@ -92,6 +92,11 @@ class TestPhases:
         found = require(how)
         assert not reached.all() and (found[~reached] == 0).all() and found[reached].any()
 
+    def test_kernels_of_more_positions_than_a_mask_has_bits(self) -> None:
+        """Whose bits are those of positions along each axis."""
+        require(case((3, 4, 5), (3, 5, 7), 1, 1, channels=5, filters=6), SPACE)
+        require(case((7, 9), (9, 11), 1, 4, channels=5, filters=6))
+
     @pytest.mark.parametrize("size", [(1, 1), (1, 4), (2, 1)])
     def test_phases_without_pixels(self, size: tuple[int, int]) -> None:
         """The result has fewer pixels than there are phases."""

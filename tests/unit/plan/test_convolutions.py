@@ -190,7 +190,7 @@ class TestRefusals:
         ("given", "reason"),
         [
             ({"groups": 2}, "it has groups of several channels"),
-            ({"kernel": (5, 13)}, "its kernel has more than 64 positions"),
+            ({"kernel": (32, 32)}, "its kernel has more than 64 positions along its axes"),
             ({"stride": 9}, "its windows or strides are out of the copy engine's range"),
             ({"padding": 129}, "its windows or strides are out of the copy engine's range"),
             ({"kernel": (1, 2), "dilation": 128, "padding": 100}, "its windows or strides"),

@@ -104,10 +104,10 @@ struct Taps {
 // @PixelScales deps: Corner, Taps, Drowned, Staging, Sums, own_thread, pack_values
 // The scales of what two output pixels, 8 apart, see in one interval of k after the other.
 struct PixelScales {
-    static constexpr int kMostTaps = 64;
+    static constexpr int kMostAlongAxes = 64;  // the sizes of a kernel together
     struct Pixel {
         int begin;       // of the scale that its corner would have in the first interval
-        uint64_t shown;  // by tap: it is inside the image
+        uint64_t shown;  // by position along each axis: it is inside the image
         float largest;
 
         __device__ __forceinline__ Pixel() : begin(0), shown(0), largest(0.0f) {}
@@ -117,28 +117,18 @@ struct PixelScales {
             const int* at = corner.at;
             begin = corner.image * of_channels * int(c.pixels()) +
                     (at[0] * c.size[1] + at[1]) * c.size[2] + at[2];
-            const uint64_t wide = inside(c, kernel, 2, at[2]);
-            uint64_t high = 0;
-            for (int h = 0, y = at[1]; h < kernel[1]; ++h, y += c.dilation[1]) {
-                if (unsigned(y) < unsigned(c.size[1])) high |= wide << h * kernel[2];
-            }
-            for (int d = 0, z = at[0]; d < kernel[0]; ++d, z += c.dilation[0]) {
-                if (unsigned(z) < unsigned(c.size[0])) shown |= high << d * kernel[1] * kernel[2];
+            for (int axis = 0; axis < 3; ++axis) {
+                const int first = first_bit(kernel, axis);
+                for (int i = 0, place = at[axis]; i < kernel[axis]; ++i) {
+                    shown |= uint64_t(unsigned(place) < unsigned(c.size[axis])) << (first + i);
+                    place += c.dilation[axis];
+                }
             }
         }
-        // By position of the kernel along an axis.
-        static __device__ __forceinline__ uint64_t inside(const Convolution& c,
-                                                          const int (&kernel)[3], int axis,
-                                                          int at) {
-            uint64_t found = 0;
-            for (int i = 0; i < kernel[axis]; ++i, at += c.dilation[axis]) {
-                found |= uint64_t(unsigned(at) < unsigned(c.size[axis])) << i;
-            }
-            return found;
-        }
-        __device__ __forceinline__ float scale(const float* scales, int tap, int offset,
+        __device__ __forceinline__ float scale(const float* scales, uint64_t position, int offset,
                                                uint32_t& marks) {
-            const float found = shown >> tap & 1 ? __ldg(scales + begin + offset) : 0.0f;
+            const bool exists = (shown & position) == position;
+            const float found = exists ? __ldg(scales + begin + offset) : 0.0f;
             marks |= __float_as_uint(found);
             largest = fmaxf(largest, unmarked(found));
             return unmarked(found);
@@ -151,13 +141,22 @@ struct PixelScales {
     Pixel upper, lower;
     uint32_t marks;  // in the lowest bits
 
+    // That of the first position along an axis, among those of Pixel::shown.
+    static __device__ __forceinline__ int first_bit(const int (&kernel)[3], int axis) {
+        return axis == 2 ? 0 : axis == 1 ? kernel[2] : kernel[2] + kernel[1];
+    }
     __device__ __forceinline__ void next(float& of_upper, float& of_lower) {
         const int* at = taps.at;
         const int of_tap = (at[0] * c.dilation[0] * c.size[1] + at[1] * c.dilation[1]) * c.size[2] +
                            at[2] * c.dilation[2];
         const int offset = of_tap + taps.interval * int(c.pixels());
-        of_upper = upper.scale(scales, taps.tap, offset, marks);
-        of_lower = lower.scale(scales, taps.tap, offset, marks);
+        uint64_t position = 0;
+#pragma unroll
+        for (int axis = 0; axis < 3; ++axis) {
+            position |= uint64_t(1) << (first_bit(kernel, axis) + at[axis]);
+        }
+        of_upper = upper.scale(scales, position, offset, marks);
+        of_lower = lower.scale(scales, position, offset, marks);
         taps.advance(kernel);
     }
     // Whether halves do not do for a warp's sums, by the marks of its pixels and of its columns,

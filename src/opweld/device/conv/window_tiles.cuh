@@ -168,7 +168,8 @@ struct WindowTiles {
     // What the copy engine, masks of taps and 32-bit places take.
     static bool takes(const Convolution& c) {
         constexpr int64_t kMost = 1ll << 30;
-        bool near = c.taps() <= PixelScales::kMostTaps && has_offsets_of(c);
+        const int along_axes = c.kernel[0] + c.kernel[1] + c.kernel[2];
+        bool near = along_axes <= PixelScales::kMostAlongAxes && has_offsets_of(c);
         for (int i = 0; i < 3; ++i) {
             const int upper = (c.out[i] - 1) * c.stride[i] - c.padding[i] + 1 - c.size[i];
             near = near && c.padding[i] <= kFar && c.padding[i] > -kFar && upper >= -kFar &&

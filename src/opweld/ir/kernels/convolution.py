@@ -19,8 +19,10 @@ COLUMNS = (64, 128)
 """How many filters a tile of the tensor cores has."""
 INTERVAL = 64
 """Channels that share a scale."""
-MOST_TAPS = 64
-"""The most positions of a kernel: of each output pixel one mask says which are in the image."""
+MOST_ALONG_AXES = 64
+"""The most positions of a kernel along its three axes together, of which those that a convolution
+has not have one: of each output pixel one mask says which of them are in the image.
+"""
 MOST_STRIDE = 8
 """The largest step of the copy engine."""
 FAR = {1: 128, 2: 128, 3: 16}
@@ -35,6 +37,11 @@ TRANSPOSED = {
 """
 MOST_PHASES = 32
 """The most phases of a transposed convolution: its kernels are given the numbers of each."""
+
+
+def has_mask(*kernel: int) -> bool:
+    """Whether one mask has the positions along all axes of a kernel."""
+    return sum(kernel) + 3 - len(kernel) <= MOST_ALONG_AXES
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import gcd
 
 from ...ir.expr import product as product_of
-from ...ir.kernels.convolution import INTERVAL, MOST_TAPS, Convolution
+from ...ir.kernels.convolution import INTERVAL, Convolution, has_mask
 from ...ir.plan import number_at
 
 # What packing 64 joined channels of an output pixel costs, beside multiplying them with 64 filters:
@@ -22,14 +22,14 @@ LEAST_CHANNELS = 32
 @dataclass(frozen=True, slots=True)
 class Joined:
     """Taps of `rows` rows together: how many intervals of 64 values a sum has, and those of an
-    output pixel that are packed; `taps` are left below each other and behind. The last of those
-    below each other begins `max_offset` packed rows below the first.
+    output pixel that are packed; whether a mask has the taps that are left below each other and
+    behind. The last of those below each other begins `max_offset` packed rows below the first.
     """
 
     rows: int
     intervals: int
     packed: int
-    taps: int
+    has_mask: bool
     max_offset: int
 
     @property
@@ -50,7 +50,7 @@ def joined(made: Convolution) -> Joined:
     def of(rows: int) -> Joined:
         below, packed = -(-down // rows), -(-rows * line // INTERVAL)
         max_offset = (below - 1) * rows * dilation // stride
-        return Joined(rows, depth * below * packed, packed, depth * below, max_offset)
+        return Joined(rows, depth * below * packed, packed, has_mask(depth, below, 1), max_offset)
 
     return min(map(of, range(step, down + step, step)), key=lambda found: found.cost)
 
@@ -61,7 +61,7 @@ def is_joined(made: Convolution) -> bool:
         return False
     channels = number_at(made.windows.channels)
     found, chunks = joined(made), -(-channels // INTERVAL)
-    if channels < LEAST_CHANNELS or found.taps > MOST_TAPS:
-        return found.taps <= MOST_TAPS
+    if channels < LEAST_CHANNELS or not found.has_mask:
+        return found.has_mask
     tap_by_tap = number_at(product_of(made.windows.kernel)) * chunks + _OF_PACKING * chunks
     return found.cost < _LEAST_GAIN * tap_by_tap

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 from math import prod
 
-from ...ir.kernels.convolution import FAR, MOST_PHASES, MOST_TAPS, Convolution
+from ...ir.kernels.convolution import FAR, MOST_ALONG_AXES, MOST_PHASES, Convolution, has_mask
 from ...ir.plan import Sizes, number_at
 from .recognised import NoProduct
 
@@ -17,8 +17,9 @@ def require_phases(made: Convolution) -> None:
     """That the kernel takes all phases. Raises NoProduct."""
     if prod(made.stride) > MOST_PHASES:
         raise NoProduct(f"its strides have more than {MOST_PHASES} phases")
-    if prod(max(phase.taps for phase in along) for along in made.windows.phases) > MOST_TAPS:
-        raise NoProduct(f"its phases have more than {MOST_TAPS} positions of its kernel")
+    if not has_mask(*(max(phase.taps for phase in along) for along in made.windows.phases)):
+        most = f"more than {MOST_ALONG_AXES} positions of its kernel along their axes"
+        raise NoProduct(f"its phases have {most}")
     if not all(_is_near(made, axis) for axis in range(len(made.out))):
         raise NoProduct("its windows are out of the copy engine's range")
 

@@ -16,10 +16,11 @@ from ...ir.kernels.convolution import (
     COLUMNS,
     FAR,
     INTERVAL,
+    MOST_ALONG_AXES,
     MOST_STRIDE,
-    MOST_TAPS,
     TRANSPOSED,
     Convolution,
+    has_mask,
 )
 from ...ir.kernels.product import PARTS, Mode
 from ...ir.ops import Op
@@ -159,14 +160,14 @@ def require_form(made: Convolution) -> None:
         raise NoProduct("its weight has no fixed size")
     if made.depthwise:
         return
+    if made.transposed:
+        return require_phases(made)
     if is_joined(made):
         return _require_joined(made)
     if number_at(windows.channels) < LEAST_CHANNELS:
         raise NoProduct(f"of fewer than {LEAST_CHANNELS} channels")
-    if made.transposed:
-        return require_phases(made)
-    if number_at(product_of(windows.kernel)) > MOST_TAPS:
-        raise NoProduct(f"its kernel has more than {MOST_TAPS} positions")
+    if not has_mask(*map(number_at, windows.kernel)):
+        raise NoProduct(f"its kernel has more than {MOST_ALONG_AXES} positions along its axes")
     if not _is_near(made) or max(made.stride) > MOST_STRIDE:
         raise NoProduct("its windows or strides are out of the copy engine's range")
 
@@ -261,6 +262,10 @@ _LIBRARY_SHARE, _LIBRARY_US = 0.55, 5.0
 _HOST_OURS_US, _HOST_LIBRARY_US, _HOST_KERNEL_US = 17.0, 45.0, 8.0
 # Of fewer channels it takes longer: of 3, 7x7 taps, 32 images of 224x224, 0.29 ms (H200).
 _LIBRARY_CHANNELS = 16
+# Transposed ones of three axes and many taps: cuDNN's "indexed" kernels took 2.5, 9.9 and 5.1 ms for
+# 105, 125 and 75 taps of 16, 32 and 40 channels, 7, 67 and 49 GFLOP (TF32 allowed; H200,
+# 2026-11-28).
+_LIBRARY_TAPS, _INDEXED_RATE = 32, 13e12
 # Calls of one and three axes of space keep PyTorch's order: cuDNN moves x and the result besides.
 # At these rates three of one axis take 1.04, 0.49 and 0.73 ms, two of three 0.92 and 0.54; measured
 # 1.24, 0.72 and 0.52, and 1.20 and 0.73 (TF32 allowed; H200, 2026-11-24).
@@ -334,12 +339,20 @@ def _on_device(
     packed_us = _packing_us(made, mode, read_us, target, sizes)
     summed_us = _sums_us(made, mode, target, sizes)
     ours = _LAUNCHES_US + packed_us + max(summed_us, written_us)
-    few = min(number_at(made.windows.channels) / _LIBRARY_CHANNELS, 1.0)
-    multiplied_us = number_at(made.windows.flops, sizes) / (few * _LIBRARY_RATES[mode]) * 1e6
+    multiplied_us = number_at(made.windows.flops, sizes) / _library_rate(made, mode) * 1e6
     library = _LIBRARY_US + max(multiplied_us, (read_us + written_us) / _LIBRARY_SHARE)
     if not library_takes_channels_last(call):
         library += _MOVES * (read_us + written_us)
     return ConvolutionTimes(ours, library + (2 * written_us + 2.0 if tail else 0.0))
+
+
+def _library_rate(made: Convolution, mode: Mode) -> float:
+    """Operations a second of the library's kernel."""
+    channels, kernel = number_at(made.windows.channels), made.windows.kernel
+    rate = _LIBRARY_RATES[mode] * min(channels / _LIBRARY_CHANNELS, 1.0)
+    if made.transposed and len(kernel) == 3 and number_at(product_of(kernel)) > _LIBRARY_TAPS:
+        rate = min(rate, _INDEXED_RATE * min(channels / INTERVAL, 1.0))
+    return rate
 
 
 def _packing_us(
