@@ -262,9 +262,8 @@ _LIBRARY_SHARE, _LIBRARY_US = 0.55, 5.0
 _HOST_OURS_US, _HOST_LIBRARY_US, _HOST_KERNEL_US = 17.0, 45.0, 8.0
 # Of fewer channels it takes longer: of 3, 7x7 taps, 32 images of 224x224, 0.29 ms (H200).
 _LIBRARY_CHANNELS = 16
-# Transposed ones of three axes and many taps: cuDNN's "indexed" kernels took 2.5, 9.9 and 5.1 ms for
-# 105, 125 and 75 taps of 16, 32 and 40 channels, 7, 67 and 49 GFLOP (TF32 allowed; H200,
-# 2026-11-28).
+# Transposed ones of three axes and many taps: cuDNN's "indexed" kernels took 2.5, 9.9 and 5.1 ms
+# for 105, 125 and 75 taps of 16, 32 and 40 channels, 7, 67 and 49 GFLOP (TF32 allowed; H200).
 _LIBRARY_TAPS, _INDEXED_RATE = 32, 13e12
 # Calls of one and three axes of space keep PyTorch's order: cuDNN moves x and the result besides.
 # At these rates three of one axis take 1.04, 0.49 and 0.73 ms, two of three 0.92 and 0.54; measured
