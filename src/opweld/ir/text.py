@@ -126,6 +126,8 @@ def _(value: Convolving) -> str:
         f"  {'transposed ' * made.transposed}stride {made.stride} padding {made.padding} "
         f"dilation {made.dilation}",
     ]
+    if value.in_planes:
+        lines.append("  its channels before its space")
     if value.rows:
         lines.append(f"  taps of {value.rows} rows joined")
     if value.order != tuple(range(len(value.shape))):

@@ -202,7 +202,8 @@ def _may_be_moved(nodes: list[Node]) -> bool:
     """Whether kernels read and write what is moved into another order at the speed of a copy, where
     anything is: those of elements alone do.
     """
-    return not any(map(is_copy, nodes)) or all(node.kind is Kind.POINTWISE for node in nodes)
+    moved = any(is_copy(node) and is_free_view(node.inputs[0]) for node in nodes)
+    return not moved or all(node.kind is Kind.POINTWISE for node in nodes)
 
 
 def _may_share_rows(left: Cluster, right: Cluster) -> bool:

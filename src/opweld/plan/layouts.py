@@ -40,6 +40,7 @@ from ..target import Target
 from .products.asked_layouts import asked_channels_last, is_asked_channels_last
 from .products.copies import unfused_copies
 from .products.patches import as_product, gain_of_patches
+from .products.planes import kept_in_planes, with_formats
 from .products.windows import (
     SPACES,
     gain_of_ours,
@@ -76,7 +77,8 @@ def in_channels_last(graph: Graph, target: Target, conditions: Conditions) -> Gr
     less is moved so, without those nearest before the results if need be, as these keep their
     order. Of one and three axes of space these are the convolutions that are kernels of ours. A
     graph whose norms take statistics stays as it is: it is for training, whose backward PyTorch
-    computes, and which took twice as long so for ResNet-18.
+    computes, and which took twice as long so for ResNet-18. Those of each channel by itself stay,
+    too, where a kernel makes them as they lie and nothing beside them has its channels last.
     """
     if target.language != "cuda" or graph.tracked:
         return graph
@@ -92,15 +94,17 @@ def in_channels_last(graph: Graph, target: Target, conditions: Conditions) -> Gr
     patches = frozenset(serial for serial, gain in of_patches.items() if gain > 0.0) - ours
     gains |= {serial: of_patches[serial] for serial in patches}
     chosen = ours | patches | {node.serial for node in nodes if _is_of_library(node)}
+    chosen -= kept_in_planes(graph, chosen, FOLLOWING, followed, target, conditions)
     while chosen:
         moved = _Moved.of(graph, chosen, ours, patches)
         if _is_worth_it(moved, graph, gains, target, conditions):
-            return moved.graph
+            graph = moved.graph
+            break
         returned = _convolutions_behind(moved, graph, chosen)
         if not returned:
             break
         chosen -= returned
-    return graph
+    return with_formats(graph, target, conditions)
 
 
 def _may_be_moved(node: Node) -> bool:

@@ -1,7 +1,7 @@
 """Convolutions, of all channels together or of each with filters of its own. One of all channels is
 a matrix product: a row of operand a has what the windows of one output pixel show, a row of b one
 filter. A transposed one is as many such products as its strides have phases. Results lie with their
-channels last.
+channels last, but for those of planes.
 """
 
 from __future__ import annotations
@@ -114,8 +114,9 @@ class Windows:
 @dataclass(frozen=True, slots=True)
 class Convolution:
     """What a call computes from `x` and the `weight` [filters, channels, *kernel], both in memory;
-    `depthwise`: a filter sees one channel. Of a `transposed` one the weight is [channels, filters,
-    *kernel]. See Windows for the rest.
+    `depthwise`: a filter sees one channel; one `in_planes` has a result whose channels come before
+    its space. Of a `transposed` one the weight is [channels, filters, *kernel]. See Windows for the
+    rest.
     """
 
     x: Node
@@ -127,6 +128,7 @@ class Convolution:
     out: tuple[Size, ...]
     depthwise: bool = False
     transposed: bool = False
+    in_planes: bool = False
 
     @property
     def reads(self) -> tuple[Node, ...]:
@@ -158,7 +160,8 @@ class Convolution:
 
 @dataclass(frozen=True, slots=True)
 class Convolving:
-    """A convolution, whose result has its channels last, and what becomes of each element.
+    """A convolution, whose result has its channels last or is `in_planes`, and what becomes of each
+    element.
 
     `x` and `weight` are positions among the group's inputs; `columns` is one of COLUMNS, or 0 for a
     depthwise convolution. `epilogue` takes an element at a place of the result, over operands of
@@ -180,6 +183,7 @@ class Convolving:
     shape: tuple[Size, ...]
     order: tuple[int, ...]
     rows: int = 0
+    in_planes: bool = False
 
     @property
     def depthwise(self) -> bool:

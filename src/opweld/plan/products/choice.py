@@ -30,6 +30,7 @@ from .windows import (
     estimate_convolution,
     has_bias,
     is_convolution,
+    lies_in_planes,
     mode_of,
     require_form,
 )
@@ -103,25 +104,30 @@ def _choose_attention(choice: Choice, graph: Graph, target: Target, conditions: 
 def _choose_convolutions(
     choice: Choice, graph: Graph, target: Target, conditions: Conditions
 ) -> None:
-    """All that a kernel can make: those whose channels are last, where the plan has put them."""
+    """All that a kernel can make: those whose channels are last, where the plan has put them, and
+    those of each channel by itself whose channels come before their space.
+    """
     for call in filter(is_convolution, graph.nodes()):
         try:
             made = convolution_of(call)
-            if call.attrs.channels_last and has_bias(call):
+            made = replace(made, in_planes=lies_in_planes(call, made))
+            if (call.attrs.channels_last or made.in_planes) and has_bias(call):
                 raise NoProduct("it has a bias, which nothing reads")
             mode = mode_of(call, made, target, conditions)
             require_form(made)
-            _require_layout(call, graph)
+            _require_layout(call, made, graph)
             choice.products[call.serial], choice.modes[call.serial] = made, mode
         except NoProduct as reason:
             choice.refused[call.serial] = f"a convolution of the library's: {reason}"
 
 
-def _require_layout(call: Node, graph: Graph) -> None:
+def _require_layout(call: Node, made: Convolution, graph: Graph) -> None:
     if call.attrs.channels_last:
         return
     if graph.tracked:
         raise NoProduct("norms take statistics here, as for a training step")
+    if made.in_planes:
+        return
     raise NoProduct("by the estimate a kernel and copies into its order gain nothing")
 
 
@@ -136,6 +142,8 @@ def _compare_convolution(
     times = estimate_convolution(anchor, made, tail, target, conditions, mode)
     rest = " and a kernel for the rest" if tail else ""
     figures = f"about {_us(times.ours)} us, the library{rest} {_us(times.library)} us"
+    if made.in_planes:
+        figures = f"as planes, its channels before its space, {figures}"
     if made.transposed:
         figures = f"as {prod(made.stride)} of stride 1 {figures}"
     if conditions.host_bound:

@@ -8,6 +8,8 @@ A functor says what becomes of an element, and where windows lie.
 
 from __future__ import annotations
 
+from math import prod
+
 from ....ir.expr import product
 from ....ir.kernels.convolution import Convolving, Windows
 from ....ir.kernels.kernel import Kernel, Multiplied
@@ -24,8 +26,7 @@ def convolution_pieces(convolving: Convolving) -> set[str]:
     buffers = convolving.epilogue.buffers
     types = {f"type_of_{STORAGE[b.dtype].removeprefix('op::')}" for b in buffers}
     called = pieces_called(convolution_text(convolving))
-    whole = "convolve_transposed" if convolving.windows.transposed else "convolve"
-    made = {whole, "type_of_float", *_form_pieces(convolving)}
+    made = {_functions(convolving)[1], "type_of_float", *_form_pieces(convolving)}
     made |= {"Permuted"} if _is_permuted(convolving) else set()
     return made | types | called - _INSIDE
 
@@ -53,9 +54,10 @@ def convolution_text(convolving: Convolving) -> str:
     params = [f"float {given}", *map(parameter, kernel.buffers)]
     name, (x, weight, own, workspace) = f"{group}_element", _table(convolving)
     by = f"<{name}, {_form(convolving)}>"
-    view, convolve, bytes_ = "Windowed", "convolve", "convolution_bytes"
-    if windows.transposed:
-        view, convolve, bytes_ = "TransposedWindows", "convolve_transposed", "transposed_bytes"
+    view, convolve, bytes_ = _functions(convolving)
+    scratch, given_bytes = f"op::{bytes_}{by}({x}, {weight}, {own[-1]})", [f"{workspace}.data"]
+    if convolving.in_planes:
+        scratch, given_bytes = "0", []
     lines = [
         short_title(kernel, convolving.buffers),
         f"struct {name} {{",
@@ -67,15 +69,24 @@ def convolution_text(convolving: Convolving) -> str:
         "  }",
         "};",
         f'extern "C" int64_t {group}_scratch(const TensorView* operands) {{',
-        folded(f"  return op::{bytes_}{by}({x}, {weight}, {own[-1]});"),
+        folded(f"  return {scratch};"),
         "}",
         f'extern "C" int {group}_launch(const TensorView* operands, void* stream) {{',
         call(
-            f"return op::{convolve}{by}", [x, weight, _list(own), f"{workspace}.data", "stream"], 2
+            f"return op::{convolve}{by}", [x, weight, _list(own), *given_bytes, "stream"], 2
         ),
         "}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _functions(convolving: Convolving) -> tuple[str, str, str]:
+    """What says where windows lie, what convolves, and what tells its scratch memory, if any."""
+    if convolving.windows.transposed:
+        return "TransposedWindows", "convolve_transposed", "transposed_bytes"
+    if convolving.in_planes:
+        return "Windowed", "convolve_planes", ""
+    return "Windowed", "convolve", "convolution_bytes"
 
 
 def _free(name: str, taken: set[str]) -> str:
@@ -87,6 +98,8 @@ def _multiplied(kernel: Kernel) -> str:
 
 
 def _form_pieces(convolving: Convolving) -> set[str]:
+    if convolving.in_planes:
+        return {"PlaneTiles" if _has_plane_tiles(convolving.windows) else "AnyPlanes"}
     if convolving.depthwise:
         tiles = "TapTiles" if _is_made_to_measure(convolving.windows) else "AnyTaps"
         return {"DepthwiseForm", tiles}
@@ -116,6 +129,30 @@ def _is_made_to_measure(windows: Windows) -> bool:
     )
 
 
+# The same of planes (plane_tiles.cuh): taps with gaps in shared memory, of each row up to 3.
+_MOST_REACH, _MOST_PLANE_TAPS, _PLANE_COLUMNS = 64, 1500, 4
+
+
+def _has_plane_tiles(windows: Windows) -> bool:
+    """Whether a convolution of planes is made by tiles of its own taps."""
+    if any(not isinstance(size, int) for size in windows.kernel):
+        return False
+    *lines, wide = map(number_at, windows.kernel)
+    reach = (_PLANE_COLUMNS - 1) * windows.stride[-1] + (wide - 1) * windows.dilation[-1] + 1
+    return reach <= _MOST_REACH and prod(lines) * (wide + 3) <= _MOST_PLANE_TAPS
+
+
+def _planes_form(windows: Windows) -> str:
+    if not _has_plane_tiles(windows):
+        return "op::AnyPlanes"
+    ones = [1] * (3 - len(windows.kernel))
+    kernel, stride, dilation = (
+        [*ones, *each] for each in (windows.kernel, windows.stride, windows.dilation)
+    )
+    numbers = [*kernel, *stride[1:], *dilation[1:], windows.padding[-1]]
+    return f"op::PlaneTiles<{', '.join(map(str, numbers))}>"
+
+
 def _depthwise_form(windows: Windows) -> str:
     if not _is_made_to_measure(windows):
         return "op::DepthwiseForm<op::AnyTaps>"
@@ -126,6 +163,8 @@ def _depthwise_form(windows: Windows) -> str:
 
 
 def _form(convolving: Convolving) -> str:
+    if convolving.in_planes:
+        return _planes_form(convolving.windows)
     if convolving.depthwise:
         return _depthwise_form(convolving.windows)
     space = max(len(convolving.windows.out), 2)  # one axis is two, of which one is 1
