@@ -250,7 +250,7 @@ BROKEN = [
     ("Tile::kShift + at", "at"),
     ("p >= kept_rows", "false"),
     ("while (y >= g.lines) y -= g.lines, ++of;", ""),
-    ("there < g.slices ? int(there) : g.slices", "g.slices"),
+    ("there < g.slices ? there : g.slices", "g.slices"),
     ("column < left", "true"),
     ("const bool finite = __syncthreads_and(own_finite);", "const bool finite = own_finite;"),
     ("await_copies<0>();", ""),
@@ -262,7 +262,7 @@ BROKEN_SUMS = [
     ("unsigned(place) < unsigned(c.extent[2])", "true"),
     ("unsigned(y) >= unsigned(c.extent[1])", "false"),
     ("unsigned(z) >= unsigned(c.extent[0])", "false"),
-    ("by[2].quotient(channel)", "channel"),
+    ("by.multiplier.quotient(channel)", "channel"),
     ("down * c.tap_step[1]", "down"),
 ]
 

@@ -9,11 +9,10 @@ namespace op {
 // down, or several whole slices.
 struct PlaneGrid {
     int across, down, slices;
-    int lines, pitch;    // rows of x below a slice's tile in shared memory, and floats of a row
-    int kept;            // places of a row in shared memory
-    bool packed;         // rows of x are read 16 bytes at a time
-    int64_t num_slices;  // in all
-    PlaneSlice::Divisors slice;
+    int lines, pitch;  // rows of x below a slice's tile in shared memory, and floats of a row
+    int kept;          // places of a row in shared memory
+    bool packed;       // rows of x are read 16 bytes at a time
+    int num_slices;    // in all
     Divisor blocks_across, blocks_down, by_across, by_tile, by_pitch, by_kept;
 
     // The largest that has so many threads and so much shared memory, or smaller ones where there
@@ -27,12 +26,12 @@ struct PlaneGrid {
         const int64_t columns = (c.result[2] + Tile::kColumns - 1) / Tile::kColumns;
         const int64_t rows = (c.result[1] + Tile::kRows - 1) / Tile::kRows;
         PlaneGrid g{};
-        g.num_slices = c.num_slices();
+        g.num_slices = int(c.num_slices());
         g.across = parts(columns, Tile::kThreads);
         g.down = parts(rows, Tile::kThreads / g.across);
         g.slices = g.across == columns && g.down == rows ? Tile::kThreads / (g.across * g.down) : 1;
         if (g.slices > Tile::kSlices) g.slices = Tile::kSlices;
-        if (g.slices > g.num_slices) g.slices = int(g.num_slices);
+        if (g.slices > g.num_slices) g.slices = g.num_slices;
         while (g.across > 0 && (g.bytes<Tile>() > Tile::kMostBytes || g.has_few<Tile>(c))) {
             if (g.slices > 1) g.slices = (g.slices + 1) / 2;
             else if (g.down > 1) g.down = parts(rows, (g.down + 1) / 2);
@@ -41,7 +40,7 @@ struct PlaneGrid {
         if (g.across == 0) return g;
         g.lines = g.lines_of<Tile>(), g.pitch = g.pitch_of<Tile>();
         g.kept = int(g.across < columns ? g.across * Tile::kColumns : c.result[2]);
-        g.packed = reads_packets(c), g.slice = PlaneSlice::Divisors::of(c);
+        g.packed = reads_packets(c);
         g.blocks_across = (columns + g.across - 1) / g.across;
         g.blocks_down = (rows + g.down - 1) / g.down;
         g.by_across = g.across, g.by_tile = g.across * g.down;
@@ -69,7 +68,7 @@ struct PlaneGrid {
     template <typename Tile>
     bool has_few(const Planes& c) const {
         const int64_t places = int64_t(across) * down * slices;
-        const int64_t all = c.result[1] * c.result[2] * num_slices / (Tile::kColumns * Tile::kRows);
+        const int64_t all = c.places() * num_slices / (Tile::kColumns * Tile::kRows);
         return places > 64 && (slices > 1 || down > 1) && all < places * 2 * num_multiprocessors();
     }
     static bool reads_packets(const Planes& c) {
@@ -177,7 +176,7 @@ OPWELD_FN void give_plane_rows(const PlaneGrid& g, const float* kept, int rows, 
 template <typename Tile, int kLanes, typename Epilogue>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kResident)
     planes_kernel(const __grid_constant__ Planes c, const __grid_constant__ PlaneGrid g,
-                  const EpilogueStore<Epilogue> sink) {
+                  const PlaneOrder order, const EpilogueStore<Epilogue> sink) {
     extern __shared__ __align__(16) float plane_memory[];
     __shared__ PlaneSlice slices[Tile::kSlices];
     const uint32_t line = g.blocks_across.quotient(uint32_t(blockIdx.x));
@@ -185,10 +184,10 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kResident)
     const int left = int(blockIdx.x - line * uint32_t(g.blocks_across.by)) * g.across;
     const int top = int(line - group * uint32_t(g.blocks_down.by)) * g.down;
     const int first_row = top * Tile::kRows, first_column = left * Tile::kColumns;
-    const int64_t first = int64_t(group) * g.slices, there = g.num_slices - first;
-    const int num = there < g.slices ? int(there) : g.slices, thread = int(threadIdx.x);
+    const int first = int(group) * g.slices, there = g.num_slices - first;
+    const int num = there < g.slices ? there : g.slices, thread = int(threadIdx.x);
     float* const filters = plane_memory + g.slices * g.lines * g.pitch;
-    if (thread < num) slices[thread] = g.slice.at(c, first + thread);
+    if (thread < num) slices[thread] = PlaneSlice(c, order, uint32_t(first + thread));
     __syncthreads();
 
     const int row = first_row * Tile::kStrideDown - int(c.padding[1]);
@@ -304,7 +303,7 @@ struct PlaneTiles {
             if (grid.across == 0) return AnyPlanes::launch(c, sink, stream);
             if (grid.blocks() >= 1ll << 31) return int(cudaErrorInvalidConfiguration);
             return Launch(grid.blocks(), grid.threads(), int(grid.bytes<PlaneTiles>()), stream)
-                .run(planes_kernel<PlaneTiles, lanes, Epilogue>, c, grid, sink);
+                .run(planes_kernel<PlaneTiles, lanes, Epilogue>, c, grid, PlaneOrder(c), sink);
         };
         if (!takes(c)) return AnyPlanes::launch(c, sink, stream);
         if (sink.paired && c.result[2] % Epilogue::kLanes == 0)

@@ -4,7 +4,7 @@
 
 namespace op {
 
-// @Planes deps: Depthwise
+// @Planes deps: Depthwise, Divisor
 // A Depthwise whose channels lie apart, as the taps of its weight may, and all places of x. The
 // result is [image][channel][place] without gaps: one slice, a plane of one channel, after the
 // other.
@@ -12,37 +12,37 @@ struct Planes : Depthwise {
     int64_t channel_step, filter_step, tap_step[3];
 
     __host__ __device__ int64_t num_slices() const { return images * channels * result[0]; }
+    __host__ __device__ int64_t places() const { return result[1] * result[2]; }  // of a slice
+    // Whether numbers of slices and of places have 31 bits.
+    bool is_near() const {
+        constexpr int64_t kFar = 1ll << 31;
+        return Depthwise::is_near() && num_slices() < kFar && places() < kFar;
+    }
+};
+// By what slices are divided to find their image, channel and place in depth.
+struct PlaneOrder {
+    Divisor deep, channels, multiplier;
+
+    explicit PlaneOrder(const Planes& c)
+        : deep(c.result[0]), channels(c.channels), multiplier(c.multiplier) {}
 };
 
-// @PlaneSlice deps: Divisor, Planes
+// @PlaneSlice deps: Planes
 // A slice of the result: the planes of x below it, the filter, and where in depth its first tap is.
 struct PlaneSlice {
     const float *x, *weight;
     int corner;
 
     PlaneSlice() = default;
-    template <typename Index>
-    __device__ __forceinline__ PlaneSlice(const Planes& c, const Divisor (&by)[3], Index slice) {
-        const Index plane = by[0].quotient(slice), image = by[1].quotient(plane);
-        const Index channel = plane - image * Index(by[1].by);
-        const int64_t below = int64_t(by[2].quotient(channel)) * c.channel_step;
+    __device__ __forceinline__ PlaneSlice(const Planes& c, const PlaneOrder& by, uint32_t slice) {
+        const uint32_t plane = by.deep.quotient(slice), image = by.channels.quotient(plane);
+        const uint32_t channel = plane - image * uint32_t(c.channels);
+        const int64_t below = int64_t(by.multiplier.quotient(channel)) * c.channel_step;
         x = static_cast<const float*>(c.x) + image * c.image_step + below;
         weight = static_cast<const float*>(c.weight) + channel * c.filter_step;
-        corner = int(slice - plane * Index(by[0].by)) * int(c.stride[0]) - int(c.padding[0]);
+        const int deep = int(slice - plane * uint32_t(c.result[0]));
+        corner = deep * int(c.stride[0]) - int(c.padding[0]);
     }
-    // What finds one: planes of an image, images, and channels of x.
-    struct Divisors {
-        Divisor by[3];
-        bool narrow;  // there are fewer than 2^31
-
-        static Divisors of(const Planes& c) {
-            return {{Divisor(c.result[0]), Divisor(c.channels), Divisor(c.multiplier)},
-                    c.num_slices() < 1ll << 31};
-        }
-        __device__ __forceinline__ PlaneSlice at(const Planes& c, int64_t slice) const {
-            return narrow ? PlaneSlice(c, by, uint32_t(slice)) : PlaneSlice(c, by, uint64_t(slice));
-        }
-    };
 };
 
 // @sum_window deps: PlaneSlice
@@ -69,33 +69,28 @@ OPWELD_FN float sum_window(const Planes& c, const PlaneSlice& slice, int row, in
 }
 
 // @AnyPlanes deps: EpilogueStore, Launch, sum_window
-// Any filters and any strides: a thread has one place.
+// Any filters and any strides: a block has places of one slice, a thread one of them.
 template <typename Epilogue>
 __global__ void __launch_bounds__(256)
-    any_planes_kernel(const __grid_constant__ Planes c, const PlaneSlice::Divisors slices,
-                      const Divisor rows, const Divisor columns,
+    any_planes_kernel(const __grid_constant__ Planes c, const PlaneOrder order,
+                      const Divisor blocks, const Divisor columns,
                       const EpilogueStore<Epilogue> sink) {
-    const int64_t at = int64_t(blockIdx.x) * 256 + threadIdx.x;
-    if (at >= c.num_slices() * c.result[1] * c.result[2]) return;
-    const auto split = [&](auto place) {
-        const auto line = columns.quotient(place);
-        const auto slice = rows.quotient(line);
-        const int row = int(line - slice * decltype(line)(rows.by));
-        const int column = int(place - line * decltype(line)(columns.by));
-        return sum_window(c, slices.at(c, int64_t(slice)),
-                          row * int(c.stride[1]) - int(c.padding[1]),
-                          column * int(c.stride[2]) - int(c.padding[2]));
-    };
-    const float values[] = {sink.narrow ? split(uint32_t(at)) : split(uint64_t(at))};
-    sink.take(0, at, values);
+    const uint32_t slice = blocks.quotient(uint32_t(blockIdx.x));
+    const uint32_t place = (blockIdx.x - slice * uint32_t(blocks.by)) * 256 + threadIdx.x;
+    if (place >= c.places()) return;
+    const uint32_t row = columns.quotient(place), column = place - row * uint32_t(columns.by);
+    const float values[] = {sum_window(c, PlaneSlice(c, order, slice),
+                                       int(row) * int(c.stride[1]) - int(c.padding[1]),
+                                       int(column) * int(c.stride[2]) - int(c.padding[2]))};
+    sink.take(0, slice * c.places() + place, values);
 }
 struct AnyPlanes {
     template <typename Epilogue>
     static int launch(const Planes& c, const EpilogueStore<Epilogue>& sink, cudaStream_t stream) {
-        const int64_t blocks = (c.num_slices() * c.result[1] * c.result[2] + 255) / 256;
-        if (blocks >= 1ll << 31) return cudaErrorInvalidConfiguration;
-        return Launch(blocks, 256, 0, stream)
-            .run(any_planes_kernel<Epilogue>, c, PlaneSlice::Divisors::of(c), Divisor(c.result[1]),
+        const int64_t blocks = (c.places() + 255) / 256, all = c.num_slices() * blocks;
+        if (all >= 1ll << 31) return cudaErrorInvalidConfiguration;
+        return Launch(all, 256, 0, stream)
+            .run(any_planes_kernel<Epilogue>, c, PlaneOrder(c), Divisor(blocks),
                  Divisor(c.result[2]), sink);
     }
 };
@@ -108,7 +103,7 @@ static int planes(const void* conv, const Epilogue& epilogue, int64_t max_offset
                   void* stream) {
     constexpr int64_t kFar = 1ll << 31;  // from here on 32-bit positions would wrap round
     const auto& c = *static_cast<const Planes*>(conv);
-    const int64_t extent = c.num_slices() * c.result[1] * c.result[2];
+    const int64_t extent = c.num_slices() * c.places();
     const bool narrow = extent < kFar && max_offset < kFar;
     const auto sink = EpilogueStore<Epilogue>::of(epilogue, narrow, aligned, extent);
     if (extent == 0) return 0;
@@ -116,9 +111,16 @@ static int planes(const void* conv, const Epilogue& epilogue, int64_t max_offset
     return Tiles::launch(c, sink, static_cast<cudaStream_t>(stream));
 }
 
-// @convolve_planes deps: type_of_float, ElementEpilogue, EpilogueStore, Planes, Windowed
+// @PlaneWindows deps:
+// How windows lie: `axes` of x are its batch, its axes of space and its channels.
+template <int kSpace>
+struct PlaneWindows {
+    int axes[kSpace + 2], stride[kSpace], padding[kSpace], dilation[kSpace];
+};
+
+// @convolve_planes deps: type_of_float, ElementEpilogue, EpilogueStore, PlaneWindows, Planes, TensorView
 // A convolution of each channel of x whose result has its channels first, as convolve has it: x and
-// the weight are read where they lie, and no memory is taken beside.
+// the weight are read where they lie, and no memory is taken beside. F::kWindows are PlaneWindows.
 template <typename F>
 static Planes planes_of(const TensorView& x, const TensorView& weight, const TensorView& result) {
     constexpr int kSpace = F::kRank - 2, kFirst = 3 - kSpace;  // of the axes of space

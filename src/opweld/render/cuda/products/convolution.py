@@ -36,6 +36,7 @@ _INSIDE = {
     "Types",
     "Along",
     "Windowed",
+    "PlaneWindows",
     "TransposedWindows",
     "convolution_bytes",
     "transposed_bytes",
@@ -85,7 +86,7 @@ def _functions(convolving: Convolving) -> tuple[str, str, str]:
     if convolving.windows.transposed:
         return "TransposedWindows", "convolve_transposed", "transposed_bytes"
     if convolving.in_planes:
-        return "Windowed", "convolve_planes", ""
+        return "PlaneWindows", "convolve_planes", ""
     return "Windowed", "convolve", "convolution_bytes"
 
 
