@@ -20,7 +20,8 @@ extern "C" int convolution(const void* x, const void* weight, const int64_t* n, 
                            void* times, int narrow, int aligned, void* stream) {{
   const op::Planes conv{{{{x, weight, n[0], n[1], n[2], {{n[3], n[4], n[5]}}, {{n[6], n[7], n[8]}},
                          n[9], {{n[10], n[11], n[12]}}, {{n[13], n[14], n[15]}},
-                         {{n[16], n[17], n[18]}}, {{n[19], n[20], n[21]}}, {{n[22], n[23], n[24]}}}},
+                         {{n[16], n[17], n[18]}}, {{n[19], n[20], n[21]}},
+                         {{n[22], n[23], n[24]}}}},
                         n[25], n[26], {{n[27], n[28], n[29]}}}};
   const Keep<{lanes}> keep{{static_cast<float*>(result), static_cast<int*>(times)}};
   return op::planes<op::{tiles}>(&conv, keep, narrow ? 0 : 1ll << 31, aligned, stream);

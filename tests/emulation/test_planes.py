@@ -181,9 +181,7 @@ def test_inf_and_nan_propagate_to_the_windows_that_read_them(tiles: str, odd: fl
 @pytest.mark.parametrize("odd", [np.inf, -np.inf, np.nan])
 @pytest.mark.parametrize("tiles", [THREE, "AnyPlanes"])
 @pytest.mark.parametrize("width", [8, 9])
-def test_a_tap_that_is_not_finite_adds_nothing_beside_x(
-    tiles: str, odd: float, width: int
-) -> None:
+def test_a_tap_that_is_not_finite_adds_nothing_beside_x(tiles: str, odd: float, width: int) -> None:
     x, weight = values(2, 5, 7, width), values(5, 3, 3, seed=1)
     weight[3, 0, 0] = weight[4, 2, 1] = odd
     x[0, 3, 2, 2] = 0.0

@@ -199,8 +199,9 @@ class TestRefusals:
     def test_what_copies_would_cost(self, space: int) -> None:
         """A convolution between calls that know nothing of the order."""
         m = Make()
-        sizes = (BATCH, 64, *(1 << 18 // space,) * space)
-        y = conv(m, m.x("x", *sizes), 64, (3, 1, 1)[:space], groups=64)
+        sizes = (BATCH, *(1 << 18 // space,) * space, 64)
+        x = m.permute(m.x("x", *sizes), 0, space + 1, *range(1, space + 1))
+        y = conv(m, x, 64, (3, 1, 1)[:space], groups=64)
         reason = refusal_of_convolution(planned(m.call(y), conditions=TF32))
         assert reason == LIBRARY + "by the estimate a kernel and copies into its order gain nothing"
 

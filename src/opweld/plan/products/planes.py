@@ -77,9 +77,7 @@ class _Stretches:
             self.joined[high] = low
 
 
-def _of_one_order(
-    node: Node, ordered: frozenset[int], following: frozenset[str]
-) -> Iterable[Node]:
+def _of_one_order(node: Node, ordered: frozenset[int], following: frozenset[str]) -> Iterable[Node]:
     """The operands that have their axes in the order of the node's, if it has space at all."""
     if node.op is Op.CALL:
         has_order = node.serial in ordered or node.attrs.target in following

@@ -196,11 +196,11 @@ def _is_near(made: Convolution, axes: int = 3) -> bool:
 
 
 def lies_in_planes(call: Node, made: Convolution) -> bool:
-    """Whether a convolution of each channel by itself has the channels of its input and of its
-    result before their space.
+    """Whether a convolution of each channel by itself has the channels of its input in memory, and
+    those of its result, before their space.
     """
-    space = range(2, call.type.rank)
-    return made.depthwise and not call.attrs.channels_last and made.axes == (0, *space, 1)
+    space = tuple(range(2, call.type.rank))
+    return made.depthwise and not call.attrs.channels_last and made.axes[1:-1] == space
 
 
 def is_ours_in_planes(call: Node, target: Target, conditions: Conditions, followed: bool) -> bool:

@@ -73,9 +73,7 @@ def convolution_text(convolving: Convolving) -> str:
         folded(f"  return {scratch};"),
         "}",
         f'extern "C" int {group}_launch(const TensorView* operands, void* stream) {{',
-        call(
-            f"return op::{convolve}{by}", [x, weight, _list(own), *given_bytes, "stream"], 2
-        ),
+        call(f"return op::{convolve}{by}", [x, weight, _list(own), *given_bytes, "stream"], 2),
         "}",
     ]
     return "\n".join(lines) + "\n"
