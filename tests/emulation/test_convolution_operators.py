@@ -45,7 +45,8 @@ def plan_of(make: Callable[[Make], tuple[Node, ...]], tf32: bool = True) -> Plan
 def layers(m: Make) -> tuple[Node, ...]:
     """With their channels last: two of other sizes that share a kernel; one of many filters with
     what joins it; one along one axis, which is a result itself; one of each channel by itself; one
-    whose result is wanted with its channels second.
+    whose result is wanted with its channels second. Two of each channel by itself with their
+    channels before their space, of which one, along one axis, has several filters for each.
     """
     how: dict[str, Any] = {"last": True, "padding": (1, 0), "stride": (2, 1)}
     plain = conv(m, m.x("a", BATCH, 7, 6, 40), 12, (3, 2), **how)
@@ -58,7 +59,11 @@ def layers(m: Make) -> tuple[Node, ...]:
     moved = conv(m, m.x("f", BATCH, 9, 7, 35), 70, (2, 3), last=True)
     moved = m.permute(m.relu(m.add(moved, m.w("bias", 70))), 0, 3, 1, 2)
     first = m.arena.make(Op.CAST, moved, attrs=CastAttrs(DType.F32))
-    return m.tanh(plain), m.tanh(twin), wide, line, m.relu(depthwise), first
+    planes = conv(m, m.x("g", BATCH, 34, 6, 8), 34, (3, 3), groups=34, padding=1)
+    planes = m.relu(m.add(planes, m.reshape(m.w("shift of planes", 34), 34, 1, 1)))
+    planes = m.mul(planes, m.x("beside", BATCH, 34, 6, 8))
+    filters = conv(m, m.x("h", BATCH, 5, 30), 10, (4,), groups=5, padding=3, stride=2)
+    return m.tanh(plain), m.tanh(twin), wide, line, m.relu(depthwise), first, planes, filters
 
 
 def channels_first(x: Tensor) -> Tensor:
@@ -86,6 +91,15 @@ def line(x: Tensor, weight: Tensor) -> Tensor:
 def depthwise(x: Tensor, weight: Tensor) -> Tensor:
     made = F.conv2d(channels_first(x), weight, padding=1, groups=34)
     return torch.relu(channels_last(made))
+
+
+def planes(x: Tensor, weight: Tensor, shift: Tensor, beside: Tensor) -> Tensor:
+    made = F.conv2d(x, weight, padding=1, groups=34)
+    return torch.relu(made + shift[:, None, None]) * beside
+
+
+def filters(x: Tensor, weight: Tensor) -> Tensor:
+    return F.conv1d(x, weight, padding=3, stride=2, groups=5)
 
 
 def moved(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -126,6 +140,14 @@ LAYERS = {
     "line": Layer("k4_conv1d", line, ((30, 33), (9, 33, 5))),
     "depthwise": Layer("k5_conv2d_relu", depthwise, ((6, 9, 34), (34, 1, 3, 3)), (), False),
     "moved": Layer("k6_conv2d_add_relu", moved, ((9, 7, 35), (70, 35, 2, 3), (70,))),
+    "planes": Layer(
+        "k8_conv2d_relu_mul_copy",
+        planes,
+        ((34, 6, 8), (34, 1, 3, 3), (34,), (0, 34, 6, 8)),
+        (0,),
+        False,
+    ),
+    "filters": Layer("k9_conv1d", filters, ((5, 30), (10, 1, 4)), (), False),
 }
 
 
@@ -133,9 +155,9 @@ LAYERS = {
 def loaded() -> tuple[Any, ctypes.CDLL]:
     """The operators, and the library with the functions beside them."""
     plan = plan_of(layers)
-    assert [g.kind for g in plan.groups] == [GroupKind.CONVOLUTION] * 6
+    assert [g.kind for g in plan.groups] == [GroupKind.CONVOLUTION] * 8
     parts = sharing(lifting((Part(None, plan, lower(plan)),), "cuda"))  # type: ignore[arg-type]
-    assert len(fused_groups_of(parts)) == 5, "two layers share a kernel"
+    assert len(fused_groups_of(parts)) == 7, "two layers share a kernel"
     text = render("operator", kernels_of(parts), "cuda").text
     return load_operators(emulated_kernels(text), host(parts, "cuda").text)
 
@@ -193,7 +215,7 @@ LAYOUTS = (permuted, every_second, in_a_frame, transposed, misaligned, repeated)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("layer", ["wide", "line", "depthwise", "moved"])
+@pytest.mark.parametrize("layer", ["wide", "line", "depthwise", "moved", "planes", "filters"])
 def test_operands_of_any_layout(layer: str, layout: Callable[[Tensor], Tensor]) -> None:
     given = LAYERS[layer].operands(2)
     for place, operand in enumerate(given):
@@ -201,6 +223,17 @@ def test_operands_of_any_layout(layer: str, layout: Callable[[Tensor], Tensor]) 
             continue
         operands = [*given[:place], layout(operand), *given[place + 1 :]]
         require(LAYERS[layer], operands)
+
+
+def test_an_image_of_planes_with_its_channels_last() -> None:
+    layer = LAYERS["planes"]
+    x, *others = (
+        each.contiguous(memory_format=torch.channels_last) if each.dim() == 4 else each
+        for each in layer.operands(2)
+    )
+    found = getattr(operators(), layer.operator)(x, *others, 1)
+    assert found.is_contiguous(memory_format=torch.channels_last)
+    torch.testing.assert_close(found.double(), layer.exact([x, *others]), rtol=2e-5, atol=2e-5)
 
 
 class View(ctypes.Structure):
