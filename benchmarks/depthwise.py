@@ -1,11 +1,13 @@
-"""Times the kernel of convolutions with a filter for each channel beside PyTorch's in both layouts.
+"""Times kernels of convolutions with a filter for each channel beside PyTorch's in both layouts.
 
     python benchmarks/depthwise.py
     python benchmarks/depthwise.py --only 7x7
 
 Needs a CUDA device and nvcc. The device library's text is built with an epilogue that stores; its
-results are held against float64. All ways of one case run interleaved, behind a flush of the L2
-cache; `copy` is one of a tensor, at which as many bytes move as the convolution reads and writes.
+results are held against float64. `ours` is of tensors with their channels last, `planes` of those
+with their channels first, as `last` and `first` are PyTorch's. All ways of one case run
+interleaved, behind a flush of the L2 cache; `copy` is one of a tensor, at which as many bytes move
+as the convolution reads and writes.
 """
 
 from __future__ import annotations
@@ -52,6 +54,12 @@ extern "C" int convolution(const op::Depthwise* conv, void* result, void* stream
     return op::depthwise<op::{tiles}, {storage}>(conv, keep, 0, true, stream);
 }}
 """
+OF_PLANES = """
+extern "C" int planes(const op::Planes* conv, void* result, void* stream) {{
+    const Keep<{lanes}> keep{{static_cast<float*>(result)}};
+    return op::planes<op::{tiles}>(conv, keep, 0, true, stream);
+}}
+"""
 
 
 Three = ctypes.c_int64 * 3
@@ -66,6 +74,16 @@ class Depthwise(ctypes.Structure):
         *((name, Three) for name in ("extent", "result")),
         ("image_step", ctypes.c_int64),
         *((name, Three) for name in ("step", "taps", "stride", "padding", "dilation")),
+    )
+
+
+class Planes(ctypes.Structure):
+    """op::Planes."""
+
+    _fields_ = (
+        ("convolution", Depthwise),
+        *((name, ctypes.c_int64) for name in ("channel_step", "filter_step")),
+        ("tap_step", Three),
     )
 
 
@@ -95,14 +113,34 @@ class Case:
         user = USER.format(storage=storage, tiles=self.tiles)
         needed = ["depthwise", self.tiles.partition("<")[0], "from_compute", "store_vector"]
         needed += [] if storage == "float" else [storage.removeprefix("op::")]
+        if self.has_planes:
+            user += OF_PLANES.format(tiles=self.plane_tiles, lanes=self.lanes)
+            needed += ["planes", "PlaneTiles"]
         return "\n".join([*used(pieces(needed), [user]), user])
+
+    @property
+    def has_planes(self) -> bool:
+        """Whether there is a kernel of planes: of float32 alone."""
+        return self.dtype == torch.float32
+
+    @property
+    def plane_tiles(self) -> str:
+        numbers = (1, *[self.taps] * 2, *[self.stride] * 2, *[self.dilation] * 2, self.padding)
+        return f"PlaneTiles<{', '.join(map(str, numbers))}>"
+
+    @property
+    def lanes(self) -> int:
+        """As many neighbours at once as divide a row of the result."""
+        reach = self.dilation * (self.taps - 1)
+        width = (self.shape[-1] + 2 * self.padding - reach - 1) // self.stride + 1
+        return next(n for n in (4, 2, 1) if width % n == 0)
 
     def call(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         """PyTorch's convolution."""
         return F.conv2d(x, weight, None, self.stride, self.padding, self.dilation, x.shape[1])
 
     def described(self, x: torch.Tensor, weight: torch.Tensor, result: torch.Tensor) -> Depthwise:
-        """Of x and a result with their channels last."""
+        """Of x and a result, whatever order they have."""
         images, channels, height, width = x.shape
         steps = x.stride()
         return Depthwise(
@@ -112,6 +150,14 @@ class Case:
             *(Three(1, self.stride, self.stride), Three(0, self.padding, self.padding)),
             Three(1, self.dilation, self.dilation),
         )
+
+    def described_planes(
+        self, x: torch.Tensor, weight: torch.Tensor, result: torch.Tensor
+    ) -> Planes:
+        """Of x and a result with their channels first."""
+        convolution = self.described(x, weight, result)
+        taps = weight.stride()
+        return Planes(convolution, x.stride(1), taps[0], Three(0, *taps[2:]))
 
 
 F16 = torch.float16
@@ -142,6 +188,9 @@ CASES = (
 )
 
 
+WAYS = ("ours", "planes", "first", "last", "copy")
+
+
 def main(
     only: Annotated[str, typer.Option(help="Only cases whose name has this in it.")] = "",
     budget_s: Annotated[float, typer.Option(help="Seconds for each way of each case.")] = 0.1,
@@ -154,7 +203,7 @@ def main(
         with ThreadPoolExecutor(16) as pool:
             built = dict(zip(texts, pool.map(build, texts, paths), strict=True))
         print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, ms")
-        print(f"{'':44}{'ours':>8}{'first':>8}{'last':>8}{'copy':>8}  of copy  error")
+        print(f"{'':44}{''.join(f'{way:>8}' for way in WAYS)}  of copy, both  error")
         for case in cases:
             print(measured(case, built[case.text], budget_s), flush=True)
 
@@ -179,28 +228,39 @@ def measured(case: Case, library: ctypes.CDLL, budget_s: float) -> str:
     result = result.contiguous(memory_format=torch.channels_last)
     conv = case.described(last, weight, result)
 
-    def ours() -> torch.Tensor:
+    def run(name: str, described: ctypes.Structure, to: torch.Tensor) -> torch.Tensor:
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        error = library.convolution(ctypes.byref(conv), ctypes.c_void_p(result.data_ptr()), stream)
+        error = library[name](ctypes.byref(described), ctypes.c_void_p(to.data_ptr()), stream)
         assert error == 0, f"CUDA error {error}"
-        return result
+        return to
 
-    error = error_of(case, ours(), x, weight)
-    assert error < (2.0**-20 if case.dtype == torch.float32 else 2.0**-8), f"{case}: {error}"
-    assert not runs_that_differ(lambda: ours().clone())["different_runs"], f"{case}: runs differ"
     moved = torch.empty((x.nbytes + result.nbytes) // 8, device="cuda")
     to = torch.empty_like(moved)
-    ways: dict[str, Callable[[], Any]] = {
-        "ours": ours,
+    ways: dict[str, Callable[[], Any]] = {"ours": lambda: run("convolution", conv, result)}
+    if case.has_planes:
+        first = torch.empty(result.shape, device="cuda")
+        planes = case.described_planes(x, weight, first)
+        ways["planes"] = lambda: run("planes", planes, first)
+    errors = []
+    for name, way in ways.items():
+        errors.append(error_of(case, way(), x, weight))
+        limit = 2.0**-20 if case.dtype == torch.float32 else 2.0**-8
+        assert errors[-1] < limit, f"{case}, {name}: {errors[-1]}"
+        differing = runs_that_differ(lambda way=way: way().clone())["different_runs"]  # type: ignore[misc]
+        assert not differing, f"{case}, {name}: runs differ"
+    ways |= {
         "first": lambda: case.call(x, weight),
         "last": lambda: case.call(last, weight_last),
         "copy": lambda: to.copy_(moved),
     }
     times = time_interleaved(ways, torch.device("cuda"), budget_s)
-    medians = [times[way].median for way in ways]
     name = f"{case.name}, {'x'.join(map(str, case.shape))}, {str(case.dtype)[6:]}"
-    figures = "".join(f"{each:8.4f}" for each in medians)
-    return f"{name:44}{figures}  {medians[3] / medians[0]:7.2f}  {error:.1e}"
+    figures = "".join(f"{times[way].median:8.4f}" if way in times else " " * 8 for way in WAYS)
+    shares = "".join(
+        f"{times['copy'].median / times[way].median:8.2f}" if way in times else " " * 8
+        for way in WAYS[:2]
+    )
+    return f"{name:44}{figures}{shares}  {max(errors):.1e}"
 
 
 def error_of(case: Case, found: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> float:
