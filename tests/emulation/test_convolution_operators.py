@@ -141,7 +141,7 @@ LAYERS = {
     "depthwise": Layer("k5_conv2d_relu", depthwise, ((6, 9, 34), (34, 1, 3, 3)), (), False),
     "moved": Layer("k6_conv2d_add_relu", moved, ((9, 7, 35), (70, 35, 2, 3), (70,))),
     "planes": Layer(
-        "k8_conv2d_relu_mul_copy",
+        "k8_conv2d_add_relu_mul",
         planes,
         ((34, 6, 8), (34, 1, 3, 3), (34,), (0, 34, 6, 8)),
         (0,),

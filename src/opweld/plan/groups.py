@@ -339,7 +339,9 @@ def _all_between(unit: list[Node], inputs: tuple[Node, ...]) -> tuple[Node, ...]
 
 
 def _slug(uses: Uses, unit: list[Node]) -> str:
-    """A short name from the operations: the call and the last three different ones that compute."""
+    """A short name from the operations: the call and the last three different ones that compute;
+    a copy in the order of its operand computes nothing.
+    """
     called = [
         "attention"
         if isinstance(uses.products.get(node.serial), Attention)
@@ -349,6 +351,7 @@ def _slug(uses: Uses, unit: list[Node]) -> str:
     ]
     computing = [node for node in unit if _calculates(node)]
     computing = computing or [node for node in unit if node.op is not Op.CALL]
+    computing = [n for n in computing if not is_copy(n) or is_free_view(n.inputs[0])] or computing
     names = dict.fromkeys("copy" if is_copy(n) else n.op.value for n in computing)
     return "_".join([*called, *list(names)[-3:]])
 
