@@ -259,6 +259,8 @@ BROKEN = [
 BROKEN_SUMS = [
     ("unsigned(place) < unsigned(c.extent[2])", "true"),
     ("unsigned(y) >= unsigned(c.extent[1])", "false"),
+    ("if (column < c.result[2])", ""),
+    ("j * gap", "j"),
     ("unsigned(z) >= unsigned(c.extent[0])", "false"),
     ("by.multiplier.quotient(channel)", "channel"),
     ("down * c.tap_step[1]", "down"),
@@ -304,6 +306,17 @@ def test_broken_sums_are_noticed(change: tuple[str, str]) -> None:
         return
     true = exact(x.astype(np.float64), weight.astype(np.float64), CUBE)
     assert not np.allclose(found, true, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("filters", [SAME, TWICE, LONG, CUBE], ids=str)
+@pytest.mark.parametrize("multiplier", [1, 2])
+def test_x_with_its_channels_last(filters: Filters, multiplier: int) -> None:
+    """Threads go along them; what is beside is not read."""
+    wide = values(2, *(4, 5, 9)[-len(filters.taps) :], 12)
+    x = np.moveaxis(wide[..., :7], -1, 1)
+    weight = values(7 * multiplier, *filters.taps, seed=1)
+    for tiles in (tiles_of(filters), "AnyPlanes"):
+        require_near(x, weight, filters, Call(tiles))
 
 
 @needs_nvcc

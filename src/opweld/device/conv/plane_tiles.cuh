@@ -172,7 +172,7 @@ OPWELD_FN void give_plane_rows(const PlaneGrid& g, const float* kept, int rows, 
     }
 }
 
-// @planes_kernel deps: add_plane_row, bring_plane_taps, bring_planes, give_plane_rows, store_vector, sum_window
+// @planes_kernel deps: add_plane_row, bring_plane_taps, bring_planes, give_plane_rows, store_vector, sum_windows
 template <typename Tile, int kLanes, typename Epilogue>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kResident)
     planes_kernel(const __grid_constant__ Planes c, const __grid_constant__ PlaneGrid g,
@@ -254,8 +254,10 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kResident)
             const int p = i / Tile::kColumns, q = i % Tile::kColumns;
             const int y = row + (own_row + p) * Tile::kStrideDown;
             const int place = column + Tile::kShift + (own_column + q) * Tile::kStrideAcross;
-            if (p < kept_rows && q < kept_columns)
-                kept[p * g.kept + q] = sum_window(c, slices[own], y, place);
+            if (p >= kept_rows || q >= kept_columns) continue;
+            float sum[1] = {};
+            sum_windows(c, slices[own], y, place, 0, sum);
+            kept[p * g.kept + q] = sum[0];
         }
     }
     __syncthreads();
@@ -305,7 +307,7 @@ struct PlaneTiles {
             return Launch(grid.blocks(), grid.threads(), int(grid.bytes<PlaneTiles>()), stream)
                 .run(planes_kernel<PlaneTiles, lanes, Epilogue>, c, grid, PlaneOrder(c), sink);
         };
-        if (!takes(c)) return AnyPlanes::launch(c, sink, stream);
+        if (!takes(c) || c.has_channels_last()) return AnyPlanes::launch(c, sink, stream);
         if (sink.paired && c.result[2] % Epilogue::kLanes == 0)
             return run(std::integral_constant<int, Epilogue::kLanes>());
         return run(std::integral_constant<int, 1>());

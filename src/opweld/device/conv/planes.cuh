@@ -13,6 +13,8 @@ struct Planes : Depthwise {
 
     __host__ __device__ int64_t num_slices() const { return images * channels * result[0]; }
     __host__ __device__ int64_t places() const { return result[1] * result[2]; }  // of a slice
+    // Whether neighbours in memory are places of other channels.
+    bool has_channels_last() const { return channel_step == 1 && step[2] != 1 && channels > 1; }
     // Whether numbers of slices and of places have 31 bits.
     bool is_near() const {
         constexpr int64_t kFar = 1ll << 31;
@@ -45,13 +47,14 @@ struct PlaneSlice {
     }
 };
 
-// @sum_window deps: PlaneSlice
-// The sum of any window, whose first tap is in this row and column: what is not there adds nothing,
-// whatever the tap is.
-OPWELD_FN float sum_window(const Planes& c, const PlaneSlice& slice, int row, int column) {
+// @sum_windows deps: PlaneSlice
+// The sums of any windows, of which the first has its first tap in this row and column, and others
+// have theirs every `gap` columns: what is not there adds nothing, whatever the tap is.
+template <int kPlaces>
+OPWELD_FN void sum_windows(const Planes& c, const PlaneSlice& slice, int row, int column, int gap,
+                           float (&sums)[kPlaces]) {
     const int taps[] = {int(c.taps[0]), int(c.taps[1]), int(c.taps[2])};
     const int dilation[] = {int(c.dilation[0]), int(c.dilation[1]), int(c.dilation[2])};
-    float sum = 0.0f;
 #pragma unroll 1
     for (int line = 0; line < taps[0] * taps[1]; ++line) {
         const int deep = line / taps[1], down = line - deep * taps[1];
@@ -59,39 +62,79 @@ OPWELD_FN float sum_window(const Planes& c, const PlaneSlice& slice, int row, in
         if (unsigned(z) >= unsigned(c.extent[0]) || unsigned(y) >= unsigned(c.extent[1])) continue;
         const float* x = slice.x + z * c.step[0] + y * c.step[1];
         const float* weight = slice.weight + deep * c.tap_step[0] + down * c.tap_step[1];
+#pragma unroll 1
         for (int s = 0; s < taps[2]; ++s) {
-            const int place = column + s * dilation[2];
-            if (unsigned(place) < unsigned(c.extent[2]))
-                sum = fmaf(x[place * c.step[2]], weight[s * c.tap_step[2]], sum);
+            const float tap = weight[s * c.tap_step[2]];
+#pragma unroll
+            for (int j = 0; j < kPlaces; ++j) {
+                const int place = column + s * dilation[2] + j * gap;
+                if (unsigned(place) < unsigned(c.extent[2]))
+                    sums[j] = fmaf(x[place * c.step[2]], tap, sums[j]);
+            }
         }
     }
-    return sum;
 }
 
-// @AnyPlanes deps: EpilogueStore, Launch, sum_window
-// Any filters and any strides: a block has places of one slice, a thread one of them.
+// @AnyPlanes deps: EpilogueStore, Launch, sum_windows
+// Any filters and any strides. A thread has some places of a row, as far apart as there are threads
+// for it; its neighbours have the next ones, or, where x has its channels last, other channels.
+struct PlaneThreads {
+    static constexpr int kPlaces = 4;
+    Divisor channels, across, rows;
+    PlaneOrder order;
+    bool channels_last;
+
+    explicit PlaneThreads(const Planes& c)
+        : channels(c.channels),
+          across((c.result[2] + kPlaces - 1) / kPlaces),
+          rows(c.result[1]),
+          order(c),
+          channels_last(c.has_channels_last()) {}
+    int64_t count(const Planes& c) const { return c.num_slices() * rows.by * across.by; }
+};
 template <typename Epilogue>
 __global__ void __launch_bounds__(256)
-    any_planes_kernel(const __grid_constant__ Planes c, const PlaneOrder order,
-                      const Divisor blocks, const Divisor columns,
+    any_planes_kernel(const __grid_constant__ Planes c,
+                      const __grid_constant__ PlaneThreads threads, const uint32_t count,
                       const EpilogueStore<Epilogue> sink) {
-    const uint32_t slice = blocks.quotient(uint32_t(blockIdx.x));
-    const uint32_t place = (blockIdx.x - slice * uint32_t(blocks.by)) * 256 + threadIdx.x;
-    if (place >= c.places()) return;
-    const uint32_t row = columns.quotient(place), column = place - row * uint32_t(columns.by);
-    const float values[] = {sum_window(c, PlaneSlice(c, order, slice),
-                                       int(row) * int(c.stride[1]) - int(c.padding[1]),
-                                       int(column) * int(c.stride[2]) - int(c.padding[2]))};
-    sink.take(0, slice * c.places() + place, values);
+    constexpr int kPlaces = PlaneThreads::kPlaces;
+    uint32_t rest = blockIdx.x * 256 + threadIdx.x;
+    if (rest >= count) return;
+    const auto split = [&](const Divisor& by) {
+        const uint32_t next = by.quotient(rest), inner = rest - next * uint32_t(by.by);
+        rest = next;
+        return inner;
+    };
+    const uint32_t channel = threads.channels_last ? split(threads.channels) : 0;
+    const int first = int(split(threads.across)), row = int(split(threads.rows));
+    const uint32_t deep = threads.channels_last ? split(threads.order.deep) : 0;
+    const uint32_t slice =
+        threads.channels_last
+            ? (rest * uint32_t(c.channels) + channel) * uint32_t(c.result[0]) + deep
+            : rest;
+    const int across = int(threads.across.by);
+    float sums[kPlaces] = {};
+    sum_windows(c, PlaneSlice(c, threads.order, slice), row * int(c.stride[1]) - int(c.padding[1]),
+                first * int(c.stride[2]) - int(c.padding[2]), across * int(c.stride[2]), sums);
+    const int64_t at = (slice * c.result[1] + row) * c.result[2];
+    __shared__ float kept[kPlaces][256];
+#pragma unroll
+    for (int j = 0; j < kPlaces; ++j) kept[j][threadIdx.x] = sums[j];
+#pragma unroll 1
+    for (int j = 0; j < kPlaces; ++j) {
+        const float values[] = {kept[j][threadIdx.x]};
+        const int column = first + j * across;
+        if (column < c.result[2]) sink.take(0, at + column, values);
+    }
 }
 struct AnyPlanes {
     template <typename Epilogue>
     static int launch(const Planes& c, const EpilogueStore<Epilogue>& sink, cudaStream_t stream) {
-        const int64_t blocks = (c.places() + 255) / 256, all = c.num_slices() * blocks;
-        if (all >= 1ll << 31) return cudaErrorInvalidConfiguration;
-        return Launch(all, 256, 0, stream)
-            .run(any_planes_kernel<Epilogue>, c, PlaneOrder(c), Divisor(blocks),
-                 Divisor(c.result[2]), sink);
+        const PlaneThreads threads(c);
+        const int64_t count = threads.count(c);
+        if (count >= 1ll << 31) return cudaErrorInvalidConfiguration;
+        return Launch((count + 255) / 256, 256, 0, stream)
+            .run(any_planes_kernel<Epilogue>, c, threads, uint32_t(count), sink);
     }
 };
 
