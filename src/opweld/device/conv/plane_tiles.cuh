@@ -69,7 +69,7 @@ struct PlaneGrid {
     bool has_few(const Planes& c) const {
         const int64_t places = int64_t(across) * down * slices;
         const int64_t all = c.places() * num_slices / (Tile::kColumns * Tile::kRows);
-        return places > 64 && (slices > 1 || down > 1) && all < places * 2 * num_multiprocessors();
+        return places > 32 && (slices > 1 || down > 1) && all < places * 2 * num_multiprocessors();
     }
     static bool reads_packets(const Planes& c) {
         int64_t steps = c.image_step | c.channel_step | c.step[0] | c.step[1] | c.extent[2];
