@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
+from math import prod
 from typing import Any
 
 from ...ir.attrs import Operand
@@ -239,15 +240,44 @@ def _times(
 
 
 def schedule_of(made: Convolution, mode: Mode) -> ConvolutionSchedule:
-    """The narrower tile where it has all filters; as many neighbours at once as divide them."""
+    """The tile that takes less time, and as many neighbours at once as divide the filters."""
     filters = number_at(made.windows.filters)
-    columns = next((each for each in COLUMNS if filters <= each), COLUMNS[-1])
     widest = (2, 1) if made.depthwise else (4, 2, 1)
     lanes = next(lanes for lanes in widest if filters % lanes == 0)
     if made.depthwise:
         return ConvolutionSchedule(mode, 0, lanes)
     rows = joined(made).rows if is_joined(made) else 0
-    return ConvolutionSchedule(mode, columns, lanes, rows)
+    return ConvolutionSchedule(mode, _columns(made, mode), lanes, rows)
+
+
+def _columns(made: Convolution, mode: Mode) -> int:
+    """Of few intervals narrow tiles, whose ends are under way while others are summed; of many the
+    wide ones, which read pixels once for more filters.
+    """
+    filters = number_at(made.windows.filters)
+
+    def time(columns: int) -> float:
+        tiles = -(-filters // columns) / _TILES_AT_ONCE[columns]
+        return tiles * (_intervals(made) * _interval_us(mode, columns) + _END_US[columns])
+
+    return min(COLUMNS, key=time)
+
+
+def _intervals(made: Convolution) -> float:
+    """How many a tile sums; of a transposed convolution, in the mean of its phases."""
+    taps = number_at(product_of(made.windows.kernel))
+    if is_joined(made):
+        return joined(made).intervals
+    return taps / prod(made.stride if made.transposed else ()) * _chunks(made)
+
+
+def _chunks(made: Convolution) -> int:
+    """Intervals of channels."""
+    return -(-number_at(made.windows.channels) // INTERVAL)
+
+
+def _interval_us(mode: Mode, columns: int) -> float:
+    return _INTERVAL_US[columns] * _PRODUCTS[PARTS[mode]]
 
 
 # Of an H100 (2026-11-26): microseconds of launches, of 64 channels at one tap in a tile of so many
@@ -369,11 +399,10 @@ def _packing_us(
 def _sums_us(made: Convolution, mode: Mode, target: Target, sizes: Sizes) -> float:
     """Of the tiles, in half waves where there are few, as sums are then made in parts."""
     windows, columns = made.windows, schedule_of(made, mode).columns
-    filters, channels = (number_at(size, sizes) for size in (windows.filters, windows.channels))
     rows, taps = (number_at(n, sizes) for n in (windows.rows, product_of(windows.kernel)))
     products = products_of_phases(made, sizes) if made.transposed else [(rows, taps)]
-    across, of_channels = -(-filters // columns), -(-channels // INTERVAL)
-    tiles = [(-(-rows // _ROWS) * across, taps * of_channels) for rows, taps in products]
+    across = -(-number_at(windows.filters) // columns)
+    tiles = [(-(-rows // _ROWS) * across, taps * _chunks(made)) for rows, taps in products]
     if is_joined(made):
         tiles = [(-(-rows // _ROWS) * across, joined(made).intervals)]
     count = sum(each for each, _ in tiles)
@@ -383,8 +412,7 @@ def _sums_us(made: Convolution, mode: Mode, target: Target, sizes: Sizes) -> flo
         waves = math.ceil(2 * waves) / 2
     if intervals < _LEAST_IN_PARTS:
         waves = max(waves, 1.0)
-    interval_us = _INTERVAL_US[columns] * _PRODUCTS[PARTS[mode]]
-    return waves * (intervals * interval_us + _END_US[columns])
+    return waves * (intervals * _interval_us(mode, columns) + _END_US[columns])
 
 
 # Of the speed of a copy, where each channel is convolved by itself (H100, 2026-11-26): ours, and
