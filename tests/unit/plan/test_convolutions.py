@@ -122,7 +122,6 @@ class TestForms:
         expected = f"mode tf32, {columns} filters a tile, vector width {lanes}"
         assert str(schedule_of(made, Mode.TF32)) == expected
 
-
     @pytest.mark.parametrize(("kernel", "columns"), [((1, 1), 64), ((2, 3), 64), ((3, 3), 128)])
     def test_few_intervals_have_narrow_tiles(self, kernel: tuple[int, int], columns: int) -> None:
         m = Make()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
-from math import prod
 from typing import Any
 
 from ...ir.attrs import Operand
@@ -30,7 +30,7 @@ from ...ir.types import DType
 from ...target import Target
 from .joined import LEAST_CHANNELS, is_joined, joined
 from .recognised import NoProduct
-from .transposed import TRANSPOSED_PLACES, products_of_phases, require_phases
+from .transposed import TRANSPOSED_PLACES, phase_columns, products_of_phases, require_phases
 
 SPACES = {
     f"aten.conv{rank}d.{form}": rank for rank in (1, 2, 3) for form in ("default", "padding")
@@ -239,36 +239,44 @@ def _times(
     return estimate_convolution(call, made, tail, target, conditions, mode)
 
 
-def schedule_of(made: Convolution, mode: Mode) -> ConvolutionSchedule:
-    """The tile that takes less time, and as many neighbours at once as divide the filters."""
+def schedule_of(made: Convolution, mode: Mode, channels_first: bool = False) -> ConvolutionSchedule:
+    """The tile that takes less time, and as many neighbours at once as divide the filters; for a
+    result that lies with its `channels_first` in memory, or last.
+    """
     filters = number_at(made.windows.filters)
     widest = (2, 1) if made.depthwise else (4, 2, 1)
     lanes = next(lanes for lanes in widest if filters % lanes == 0)
     if made.depthwise:
         return ConvolutionSchedule(mode, 0, lanes)
     rows = joined(made).rows if is_joined(made) else 0
-    return ConvolutionSchedule(mode, _columns(made, mode), lanes, rows)
+    phases = 1
+    if made.transposed:
+        phases = phase_columns(made, channels_first, partial(_tiles, made, mode))
+    _, columns = _tiles(made, mode, filters * phases, _positions(made, phases))
+    return ConvolutionSchedule(mode, columns, lanes, rows, phases)
 
 
-def _columns(made: Convolution, mode: Mode) -> int:
-    """Of few intervals narrow tiles, whose ends are under way while others are summed; of many the
-    wide ones, which read pixels once for more filters.
+def _tiles(made: Convolution, mode: Mode, filters: int, positions: float) -> tuple[float, int]:
+    """Microseconds of tiles that sum so many positions of the kernel, and their columns. Of few
+    intervals narrow ones, whose ends are under way while others are summed; of many the wide ones,
+    which read pixels once for more filters.
     """
-    filters = number_at(made.windows.filters)
+    intervals = joined(made).intervals if is_joined(made) else positions * _chunks(made)
 
     def time(columns: int) -> float:
         tiles = -(-filters // columns) / _TILES_AT_ONCE[columns]
-        return tiles * (_intervals(made) * _interval_us(mode, columns) + _END_US[columns])
+        return tiles * (intervals * _interval_us(mode, columns) + _END_US[columns])
 
-    return min(COLUMNS, key=time)
+    return min((time(columns), columns) for columns in COLUMNS)
 
 
-def _intervals(made: Convolution) -> float:
-    """How many a tile sums; of a transposed convolution, in the mean of its phases."""
+def _positions(made: Convolution, columns: int) -> float:
+    """Those of the kernel that a tile sums; of a transposed one, in the mean of its phases."""
     taps = number_at(product_of(made.windows.kernel))
-    if is_joined(made):
-        return joined(made).intervals
-    return taps / prod(made.stride if made.transposed else ()) * _chunks(made)
+    if not made.transposed:
+        return taps
+    products = products_of_phases(made, columns, ())
+    return sum(taps for _, taps in products) / len(products)
 
 
 def _chunks(made: Convolution) -> int:
@@ -398,10 +406,13 @@ def _packing_us(
 
 def _sums_us(made: Convolution, mode: Mode, target: Target, sizes: Sizes) -> float:
     """Of the tiles, in half waves where there are few, as sums are then made in parts."""
-    windows, columns = made.windows, schedule_of(made, mode).columns
+    windows, schedule = made.windows, schedule_of(made, mode, channels_first=True)
+    columns = schedule.columns
     rows, taps = (number_at(n, sizes) for n in (windows.rows, product_of(windows.kernel)))
-    products = products_of_phases(made, sizes) if made.transposed else [(rows, taps)]
-    across = -(-number_at(windows.filters) // columns)
+    products = [(rows, taps)]
+    if made.transposed:
+        products = products_of_phases(made, schedule.phase_columns, sizes)
+    across = -(-number_at(windows.filters) * schedule.phase_columns // columns)
     tiles = [(-(-rows // _ROWS) * across, taps * _chunks(made)) for rows, taps in products]
     if is_joined(made):
         tiles = [(-(-rows // _ROWS) * across, joined(made).intervals)]
