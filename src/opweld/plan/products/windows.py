@@ -289,8 +289,8 @@ def _interval_us(mode: Mode, columns: int) -> float:
 
 
 # Of an H100 (2026-11-26): microseconds of launches, of 64 channels at one tap in a tile of so many
-# columns, with two tiles on a multiprocessor or one, and of a tile's end (H200); the library's rates with
-# channels last (118 to 284 TFLOP/s where TF32 is allowed), and its share of the speed of a copy.
+# columns, with two tiles on a multiprocessor or one, and of a tile's end (H200); the library's
+# rates with channels last (118 to 284 TFLOP/s where TF32 is allowed), and its share of a copy's.
 _LAUNCHES_US = 8.0
 _INTERVAL_US, _END_US, _TILES_AT_ONCE = {64: 0.83, 128: 0.46}, {64: 3.5, 128: 5.0}, {64: 2, 128: 1}
 _LIBRARY_RATES = {Mode.TF32: 185e12, Mode.FAITHFUL: 45e12}
