@@ -24,13 +24,13 @@ from ..cost import estimate_product, held_bytes, splits_itself
 from ..fusion import Cluster, fuse
 from ..measured import maker_of, measured, product_class
 from ..uses import Made, uses_of
+from .depthwise import lies_in_planes
 from .recognised import MODES, NoProduct, is_product, product_of
 from .windows import (
     convolution_of,
     estimate_convolution,
     has_bias,
     is_convolution,
-    lies_in_planes,
     mode_of,
     require_form,
 )

@@ -59,12 +59,13 @@ def convolution_text(convolving: Convolving) -> str:
     scratch, given_bytes = f"op::{bytes_}{by}({x}, {weight}, {own[-1]})", [f"{workspace}.data"]
     if convolving.in_planes:
         scratch, given_bytes = "0", []
+    columns = f", {convolving.phase_columns}" if convolving.phase_columns > 1 else ""
     lines = [
         short_title(kernel, convolving.buffers),
         f"struct {name} {{",
         folded(f"  using Operands = op::Types<{', '.join(operands)}>;"),
         f"  static constexpr int kRank = {rank}, kWidth = {convolving.lanes};",
-        folded(f"  static constexpr op::{view}<{space}> kWindows{{{listed}}};"),
+        folded(f"  static constexpr op::{view}<{space}{columns}> kWindows{{{listed}}};"),
         head("  OPWELD_FN void of", params, " {"),
         *statements(kernel, {_multiplied(kernel): given}),
         "  }",
