@@ -151,6 +151,14 @@ def test_of_an_input_with_its_channels_last_in_memory() -> None:
     assert in_planes(planned(average(m, each(m, x)))) == [True], "of another order of planes"
 
 
+def test_of_an_input_that_the_user_gives_its_channels_last() -> None:
+    """What eager gives has them last, too."""
+    m = Make()
+    plan = planned(m.relu(each(m, asked(m, m.x("x", 32, 96, 56, 56)))))
+    (attrs,) = (n.attrs for n in plan.graph.nodes() if isinstance(n.attrs, CopyAttrs))
+    assert in_planes(plan) == [False] and attrs.always
+
+
 def test_padding_is_that_of_the_convolution() -> None:
     m = Make()
     x = m.x("x", *IMAGE)

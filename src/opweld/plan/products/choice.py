@@ -24,6 +24,7 @@ from ..cost import estimate_product, held_bytes, splits_itself
 from ..fusion import Cluster, fuse
 from ..measured import maker_of, measured, product_class
 from ..uses import Made, uses_of
+from .asked_layouts import asked_channels_last
 from .depthwise import lies_in_planes
 from .recognised import MODES, NoProduct, is_product, product_of
 from .windows import (
@@ -107,10 +108,12 @@ def _choose_convolutions(
     """All that a kernel can make: those whose channels are last, where the plan has put them, and
     those of each channel by itself whose channels come before their space.
     """
+    asked = asked_channels_last(graph)
     for call in filter(is_convolution, graph.nodes()):
         try:
             made = convolution_of(call)
-            made = replace(made, in_planes=lies_in_planes(call, made))
+            is_in_planes = lies_in_planes(call, made) and call.serial not in asked
+            made = replace(made, in_planes=is_in_planes)
             if (call.attrs.channels_last or made.in_planes) and has_bias(call):
                 raise NoProduct("it has a bias, which nothing reads")
             mode = mode_of(call, made, target, conditions)

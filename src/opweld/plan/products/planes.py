@@ -20,7 +20,7 @@ from ...ir.ops import Kind, Op
 from ...ir.plan import Conditions
 from ...ir.views import behind_views
 from ...target import Target
-from .asked_layouts import is_asked_channels_last
+from .asked_layouts import asked_channels_last, is_asked_channels_last
 from .windows import is_convolution, is_ours_in_planes
 
 _IMAGE_RANK = 4
@@ -112,10 +112,13 @@ def with_formats(graph: Graph, target: Target, conditions: Conditions) -> Graph:
     """
     if image_of(graph) is None:
         return graph
+    asked = asked_channels_last(graph)
     given = {
         memory.serial
         for memory in map(behind_views, graph.outputs)
-        if memory.type.rank == _IMAGE_RANK and _is_of_planes(memory, target, conditions)
+        if memory.type.rank == _IMAGE_RANK
+        and memory.serial not in asked
+        and _is_of_planes(memory, target, conditions)
     }
     if not given:
         return graph
