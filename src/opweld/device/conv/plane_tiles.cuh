@@ -27,7 +27,8 @@ struct PlaneGrid {
         const int64_t rows = (c.result[1] + Tile::kRows - 1) / Tile::kRows;
         PlaneGrid g{};
         g.num_slices = int(c.num_slices());
-        g.across = parts(columns, Tile::kThreads);
+        // Tiles of wide planes are near squares: what they read beside their own is less.
+        g.across = parts(columns, rows == 1 ? Tile::kThreads : columns > 64 ? 32 : 64);
         g.down = parts(rows, Tile::kThreads / g.across);
         g.slices = g.across == columns && g.down == rows ? Tile::kThreads / (g.across * g.down) : 1;
         if (g.slices > Tile::kSlices) g.slices = Tile::kSlices;
@@ -206,8 +207,8 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kResident)
     const int own = int(g.by_tile.quotient(unsigned(thread)));
     const int in_tile = thread - own * int(g.by_tile.by);
     const int down = int(g.by_across.quotient(unsigned(in_tile)));
-    const int own_row = down * Tile::kRows,
-              own_column = (in_tile - down * g.across) * Tile::kColumns;
+    const int beside = in_tile - down * g.across;
+    const int own_row = down * Tile::kRows, own_column = beside * Tile::kColumns;
     const bool exists = own < num;
     float sums[Tile::kRows][Tile::kColumns] = {};
     if (finite) {
