@@ -17,7 +17,7 @@ from ..ir.graph import Arena, Graph, Node, Origin, arena_of
 from ..ir.ops import Op
 from ..ir.plan import Conditions
 from ..target import Target
-from .products.windows import is_convolution, is_ours, is_ours_in_planes
+from .products.windows import is_convolution, is_ours
 from .uses import CALCULATING, uses_of
 
 CONVOLUTIONS = frozenset(
@@ -62,8 +62,7 @@ def _is_ours(node: Node, target: Target, conditions: Conditions, graph: Graph) -
     """Whether a kernel makes it and adds the bias: in training the library does."""
     if graph.tracked or not is_convolution(node):
         return False
-    forms = (is_ours, is_ours_in_planes)
-    return any(is_one(node, target, conditions, followed=True) for is_one in forms)
+    return is_ours(node, target, conditions, followed=True)
 
 
 def _bias_of(node: Node) -> Node | None:
