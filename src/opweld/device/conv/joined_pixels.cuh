@@ -3,58 +3,70 @@
 
 namespace op {
 
-// @JoinedPixels deps: JoinedRows, Spots, num_multiprocessors
+// @JoinedPixels deps: Divisor, JoinedRows, Spots, num_multiprocessors
 // As PixelsOf. A block packs an interval of some columns of some rows, from a tile of the input in
-// shared memory: of each row the lines (row, channel) that the interval has taps of, of each line
-// the columns by their remainder, divided by the stride, so that neighbouring outputs see
-// neighbours. Where not even the tile of a warp fits, values are read one by one.
+// shared memory: of each row the lines (row, channel) that the interval has taps of; of each line
+// the columns by their remainder, divided by the stride, so that neighbours of the output lie side
+// by side. Where a tile would be too large, values are read one by one.
 struct JoinedPixels {
-    static constexpr int kMostValues = 6 * 1024, kMostColumns = 256, kMostRows = 8;
+    static constexpr int kMostValues = 8 * 1024, kMostColumns = 256;
+    static constexpr int kMostRows = 8, kMostLines = 256;
     JoinedRows by;
-    int64_t rows, segments, intervals;
-    int columns, rows_of_block, lines;  // lines of an interval at most
-    Divisor stride;
-    int remainders;  // that have a tap
+    int rows, columns, rows_of_block, lines;  // rows of all images; lines of an interval at most
+    int length, pitch, remainders;  // of a remainder, of a line; how many remainders have a tap
     bool in_tiles;
+    Divisor intervals, segments, across, channels, stride, height, depth;
 
     explicit JoinedPixels(const JoinedRows& by)
         : by(by),
-          rows(by.to.batches * by.to.size[0] * by.to.size[1]),
+          rows(int(by.to.batches * by.to.size[0] * by.to.size[1])),
           intervals(interval_count(by.to.channels)),
-          stride(by.from.stride[2]) {
+          across(by.from.kernel[2]),
+          channels(by.from.channels),
+          stride(by.from.stride[2]),
+          height(by.to.size[1]),
+          depth(by.to.size[0]) {
         const Convolution& c = by.from;
-        const int across = c.kernel[2], out = by.to.size[2];
-        lines = std::min((kInterval + across - 2) / across + 1, by.rows * int(c.channels));
-        remainders = c.dilation[2] == 1 ? std::min(across, c.stride[2]) : c.stride[2];
+        const int taps = c.kernel[2], out = by.to.size[2];
+        lines = std::min((kInterval + taps - 2) / taps + 1, by.rows * int(c.channels));
+        remainders = c.dilation[2] == 1 ? std::min(taps, c.stride[2]) : c.stride[2];
         columns = std::min(out, kMostColumns);
-        while (columns > 32 && values() > kMostValues) columns = (columns - 1) / 32 * 32;
-        in_tiles = values() <= kMostValues;
-        segments = (out + columns - 1) / columns;
-        if (segments > 1) columns = int((out + segments * 32 - 1) / (segments * 32)) * 32;
-        choose_rows();
-    }
-    // So many rows that each warp has 32 columns to pack, if so many blocks are left.
-    void choose_rows() {
-        const int groups = (columns + 31) / 32;
-        const auto used = [&](int num) { return num * groups / double((num * groups + 7) / 8); };
+        while (columns > 32 && !fits()) columns = (columns - 1) / 32 * 32;
+        in_tiles = fits();
+        segments = Divisor((out + columns - 1) / columns);
+        if (segments.by > 1) columns = int((out + segments.by * 32 - 1) / (segments.by * 32)) * 32;
+        if (in_tiles) lay_out();
+        // as many as give each warp some columns, if all multiprocessors have blocks
+        const int few = std::min(kMostRows, kMostLines / lines);
+        const int most = in_tiles ? std::min(few, int(kMostValues / values())) : few;
         rows_of_block = 1;
-        for (int num = 2; num <= kMostRows; ++num) {
-            const int64_t blocks = rows / num * segments * intervals;
-            if (in_tiles && num * values() > kMostValues) break;
-            if (blocks < 4 * num_multiprocessors()) break;
-            if (used(num) > 1.15 * used(rows_of_block)) rows_of_block = num;
+        while (rows_of_block < most && rows_of_block * columns < kMostColumns &&
+               rows / (rows_of_block + 1) * pairs() >= 4 * num_multiprocessors()) {
+            ++rows_of_block;
         }
     }
-    int64_t num_blocks() const {
-        return (rows + rows_of_block - 1) / rows_of_block * segments * intervals;
+    // In banks of shared memory neighbours along k are neighbours too, as far as can be.
+    void lay_out() {
+        const Convolution& c = by.from;
+        const int s = c.stride[2], odd = s % 32;
+        const int step = s % 2 ? odd * (2 - odd * odd) : 1;  // 1 / s, modulo 32
+        const int last = int(int64_t(c.kernel[2] - 1) * c.dilation[2] / s);
+        length = aligned(columns + last, step, s < 8 ? 32 : 8);
+        pitch = aligned(remainders * length, c.kernel[2] * step, 32);
     }
-    // Columns of a remainder, of a line and of all lines of a row; a line has an odd number, so
-    // that those below each other lie in other banks. Zeros stand behind the lines.
-    __host__ __device__ int64_t length() const {
-        return columns + int64_t(by.from.kernel[2] - 1) * by.from.dilation[2] / by.from.stride[2];
+    static int aligned(int least, int to, int by) { return least + ((to - least) & (by - 1)); }
+    bool fits() {
+        const Convolution& c = by.from;
+        constexpr int64_t kFar = 1 << 24;
+        if (c.stride[2] > kMostValues || (c.kernel[2] - 1ll) * c.dilation[2] > kFar) return false;
+        if (c.size[2] * c.pixel > kFar) return false;  // offsets within a line are 32-bit ones
+        lay_out();
+        return values() <= kMostValues;
     }
-    __host__ __device__ int64_t pitch() const { return remainders * length() | 1; }
-    __host__ __device__ int64_t values() const { return lines * pitch() + columns; }
+    int64_t pairs() const { return segments.by * intervals.by; }
+    int64_t num_blocks() const { return (rows + rows_of_block - 1) / rows_of_block * pairs(); }
+    // Of a row, with zeros behind its lines.
+    __host__ __device__ int64_t values() const { return int64_t(lines) * pitch + columns; }
 
     template <int kParts>
     __device__ __forceinline__ void pack(int64_t block, half* packed, float* scale) const;
@@ -63,14 +75,14 @@ struct JoinedPixels {
 // @JoinedSpace deps: JoinedPixels
 // The shared memory of a block.
 struct JoinedSpace {
+    struct Line {
+        const float* from;  // its first column in the input; null outside of the image
+        int to, padding;    // its place in the tile
+    };
     float value[JoinedPixels::kMostValues];
-    uint4 packed[8][32 * 4];     // of each warp's columns
-    int place[kInterval];        // of each value of the interval, in a row's tile
-    int64_t channel[kInterval];  // of each line, where it lies in the input
-    int row[kInterval];          // of each line, from that of the first tap
-    int64_t pixel[JoinedPixels::kMostRows], scale[JoinedPixels::kMostRows];  // where a row begins
-    int first[JoinedPixels::kMostRows];  // the row of its first tap
-    uint32_t least;                      // of the tile, see least_of
+    Line line[JoinedPixels::kMostLines];  // of each row
+    int place[kInterval];  // in bytes, of each value of the interval, from its row's on
+    int scale[JoinedPixels::kMostRows];
 };
 
 // @JoinedBlock deps: JoinedSpace
@@ -78,23 +90,23 @@ struct JoinedSpace {
 struct JoinedBlock {
     const JoinedPixels& pixels;
     JoinedSpace& space;
-    int interval, begin, columns, rows, line, lines, values;
-    int64_t row;
+    int interval, row, rows, begin, columns, values, line, lines;
 
     __device__ __forceinline__ JoinedBlock(const JoinedPixels& pixels, JoinedSpace& space,
-                                           int64_t block)
+                                           int block)
         : pixels(pixels), space(space) {
         const Convolution& to = pixels.by.to;
-        const int64_t segment = block / pixels.intervals, band = segment / pixels.segments;
-        interval = int(block - segment * pixels.intervals);
-        begin = int(segment - band * pixels.segments) * pixels.columns;
+        const int segment = int(pixels.intervals.quotient(unsigned(block)));
+        const int band = int(pixels.segments.quotient(unsigned(segment)));
+        interval = block - segment * int(pixels.intervals.by);
+        begin = (segment - band * int(pixels.segments.by)) * pixels.columns;
         columns = min(pixels.columns, to.size[2] - begin);
         row = band * pixels.rows_of_block;
-        rows = int(min(int64_t(pixels.rows_of_block), pixels.rows - row));
-        const int first = interval * kInterval, across = pixels.by.from.kernel[2];
+        rows = min(pixels.rows_of_block, pixels.rows - row);
+        const int first = interval * kInterval;
         values = min(kInterval, int(to.channels) - first);
-        line = first / across;
-        lines = (first + values - 1) / across - line + 1;
+        line = int(pixels.across.quotient(unsigned(first)));
+        lines = int(pixels.across.quotient(unsigned(first + values - 1))) - line + 1;
     }
     // Columns of the input: the first, and how many.
     __device__ __forceinline__ int left() const {
@@ -104,331 +116,315 @@ struct JoinedBlock {
         const Convolution& c = pixels.by.from;
         return (columns - 1) * c.stride[2] + (c.kernel[2] - 1) * c.dilation[2] + 1;
     }
-    // Where the values, lines and rows lie.
+    // Where a column of a line's tile stands; none if no tap sees it.
+    __device__ __forceinline__ int place_of(int column) const {
+        const int next = int(pixels.stride.quotient(unsigned(column)));
+        const int left = column - next * pixels.by.from.stride[2];
+        return left < pixels.remainders ? left * pixels.length + next : -1;
+    }
+    // Where values, lines and rows lie.
     __device__ __forceinline__ void find_places() const {
         const Convolution &c = pixels.by.from, &to = pixels.by.to;
-        const int own = threadIdx.x, pitch = int(pixels.pitch());
-        if (own == 0) space.least = 0;
-        if (own < kInterval) {
-            const JoinedRows::InputIndex at(c, (line + own) * c.kernel[2]);
-            space.channel[own] = at.channel * c.channel;
-            space.row[own] = at.row * c.dilation[1];
-            const int k = interval * kInterval + own, below = k / c.kernel[2];
-            const int column = (k - below * c.kernel[2]) * c.dilation[2];
-            const int next = column / c.stride[2], left = column - next * c.stride[2];
-            const int place = (below - line) * pitch + left * int(pixels.length()) + next;
-            space.place[own] = own < values ? place : pixels.lines * pitch;
-        } else if (own - kInterval < rows) {
-            const int i = own - kInterval;
-            const int64_t all = row + i, rest = all / to.size[1], image = rest / to.size[0];
-            const int64_t depth = rest - image * to.size[0];
-            space.first[i] = int(all - rest * to.size[1]) * c.stride[1] - c.padding[1];
-            space.pixel[i] = image * c.batch + depth * c.size[1] * c.size[2] * c.pixel;
-            space.scale[i] = image * (pixels.intervals - 1) * to.pixels() + interval * to.pixels() +
-                             all * to.size[2] + begin;
+        for (int i = threadIdx.x; i < rows * lines; i += 256) {
+            const int own = i / lines, below = line + i - own * lines;
+            const int all = row + own, rest = int(pixels.height.quotient(unsigned(all)));
+            const int image = int(pixels.depth.quotient(unsigned(rest)));
+            const int depth = rest - image * to.size[0];
+            const int tap = int(pixels.channels.quotient(unsigned(below)));
+            const int y =
+                (all - rest * to.size[1]) * c.stride[1] - c.padding[1] + tap * c.dilation[1];
+            const int64_t channel = below - tap * int(c.channels);
+            const float* const from = static_cast<const float*>(c.x) + image * c.batch +
+                                      channel * c.channel +
+                                      (int64_t(depth) * c.size[1] + y) * c.size[2] * c.pixel;
+            space.line[i] = {unsigned(y) < unsigned(c.size[1]) ? from : nullptr,
+                             own * int(pixels.values()) + (i - own * lines) * pixels.pitch, 0};
+            if (below == line) {
+                const int images = int(pixels.intervals.by - 1) * image + interval;
+                space.scale[own] = images * int(to.pixels()) + all * to.size[2] + begin;
+            }
         }
-    }
-    // The first column of a line of a row in memory; none where the line is outside of the image.
-    __device__ __forceinline__ const float* line_at(int i, int line) const {
-        const Convolution& c = pixels.by.from;
-        const int y = space.first[i] + space.row[line];
-        if (unsigned(y) >= unsigned(c.size[1])) return nullptr;
-        return static_cast<const float*>(c.x) + space.pixel[i] + space.channel[line] +
-               int64_t(y) * c.size[2] * c.pixel;
+        if (threadIdx.x < kInterval) {
+            const int k = interval * kInterval + threadIdx.x;
+            const int below = int(pixels.across.quotient(unsigned(k)));
+            const int own = place_of((k - below * c.kernel[2]) * c.dilation[2]);
+            const bool exists = int(threadIdx.x) < values;
+            const int lines_before = exists ? below - line : pixels.lines;
+            space.place[threadIdx.x] = (lines_before * pixels.pitch + (exists ? own : 0)) * 4;
+        }
     }
 };
 
 // @load_joined deps: JoinedBlock
-// Of values, as a number that is larger the nearer they are to zero, which itself is 0; the largest
-// for NaN.
-[[maybe_unused]] OPWELD_FN uint32_t least_of(float x) {
-    return x != x ? ~0u : 0u - 2 * __float_as_uint(x);
-}
-
-// Fills the tile; gives the largest least_of its values. A warp takes a line, and its lanes
-// columns.
-OPWELD_FN uint32_t load_lines(const JoinedBlock& block) {
+// Fills the tile from an image whose columns are neighbours: a warp takes 32 of them of four lines.
+OPWELD_FN void load_lines(const JoinedBlock& block) {
     constexpr int kAtOnce = 4;
-    const JoinedPixels& pixels = block.pixels;
-    const Convolution& c = pixels.by.from;
-    const int lane = threadIdx.x % 32, stride = c.stride[2], length = int(pixels.length());
-    const int first = int(pixels.stride.quotient(unsigned(lane)));
-    const int steps = 32 / stride, rest = 32 - steps * stride, pitch = int(pixels.pitch());
-    const int left = block.left(), width = block.width();
-    uint32_t least = 0;
-    for (int i = threadIdx.x / 32; i < block.rows * block.lines; i += 8) {
-        const int row = i / block.lines, line = i - row * block.lines;
-        const float* const from = block.line_at(row, line);
-        float* const to = block.space.value + row * int(pixels.values()) + line * pitch;
-        int next = first, remainder = lane - first * stride;
-#pragma unroll 1
-        for (int x = lane; x < width; x += 32 * kAtOnce) {
-            float v[kAtOnce];
+    const Convolution& c = block.pixels.by.from;
+    const int step = int(c.pixel), width = block.width(), count = block.rows * block.lines;
+    const int chunks = (width + 31) / 32;
+    int chunk = threadIdx.x / 32, first = 0;
+    while (true) {
+        while (chunk >= chunks) chunk -= chunks, first += kAtOnce;
+        if (first >= count) break;
+        const int column = chunk * 32 + threadIdx.x % 32, at = block.left() + column;
+        const int place = column < width ? block.place_of(column) : -1;
+        const bool is_in = place >= 0 && unsigned(at) < unsigned(c.size[2]);
+        float v[kAtOnce];
+        int to[kAtOnce];
 #pragma unroll
-            for (int j = 0; j < kAtOnce; ++j) {
-                const int at = left + x + j * 32;
-                const bool is_in = from && x + j * 32 < width && unsigned(at) < unsigned(c.size[2]);
-                v[j] = is_in ? from[at * c.pixel] : 0.0f;
-            }
-#pragma unroll
-            for (int j = 0; j < kAtOnce; ++j) {
-                if (x + j * 32 < width && remainder < pixels.remainders) {
-                    to[remainder * length + next] = v[j];
-                    least = max(least, least_of(v[j]));
-                }
-                next += steps, remainder += rest;
-                if (remainder >= stride) remainder -= stride, ++next;
-            }
+        for (int i = 0; i < kAtOnce; ++i) {
+            const JoinedSpace::Line line = block.space.line[min(first + i, count - 1)];
+            to[i] = line.to + place;
+            v[i] = is_in && line.from ? __ldg(line.from + at * step) : 0.0f;
         }
+#pragma unroll
+        for (int i = 0; i < kAtOnce; ++i) {
+            if (place >= 0) block.space.value[to[i]] = v[i];
+        }
+        chunk += 8;
     }
-    return least;
 }
 
-// The same where channels are neighbours: the threads of a block take those of a row's columns.
-OPWELD_FN uint32_t load_pixels(const JoinedBlock& block, int row, int first, int count) {
+// The same of an image whose channels are neighbours: the threads of a block take some columns of
+// `count` of them at a time.
+OPWELD_FN void load_channels(const JoinedBlock& block, int line, int count) {
     constexpr int kAtOnce = 4;
-    const JoinedPixels& pixels = block.pixels;
-    const Convolution& c = pixels.by.from;
-    const float* const from = block.line_at(row, first);
-    const int pitch = int(pixels.pitch()), length = int(pixels.length());
-    float* const to = block.space.value + row * int(pixels.values()) + first * pitch;
-    const int steps = 256 / count, rest = 256 - steps * count;
-    const int left = block.left(), width = block.width();
-    int column = threadIdx.x / count, channel = threadIdx.x - column * count;
-    uint32_t least = 0;
+    const Convolution& c = block.pixels.by.from;
+    const JoinedSpace::Line lines = block.space.line[line];
+    const int width = block.width(), step = int(c.pixel), columns = 256 / count;
+    int column = threadIdx.x / count, at = block.left() + column;
+    const int channel = threadIdx.x - column * count;
+    float* const to = block.space.value + lines.to + channel * block.pixels.pitch;
+    if (column >= columns) return;
 #pragma unroll 1
     while (column < width) {
         float v[kAtOnce];
         int place[kAtOnce];
 #pragma unroll
-        for (int j = 0; j < kAtOnce; ++j) {
-            const int at = left + column, next = int(pixels.stride.quotient(unsigned(column)));
-            const int remainder = column - next * c.stride[2];
-            const bool is_needed = column < width && remainder < pixels.remainders;
-            place[j] = is_needed ? channel * pitch + remainder * length + next : -1;
-            const bool is_in = from && is_needed && unsigned(at) < unsigned(c.size[2]);
-            v[j] = is_in ? from[at * c.pixel + channel] : 0.0f;
-            column += steps, channel += rest;
-            if (channel >= count) channel -= count, ++column;
+        for (int i = 0; i < kAtOnce; ++i, column += columns, at += columns) {
+            place[i] = column < width ? block.place_of(column) : -1;
+            const bool is_in = lines.from && place[i] >= 0 && unsigned(at) < unsigned(c.size[2]);
+            v[i] = is_in ? __ldg(lines.from + (at * step + channel)) : 0.0f;
         }
 #pragma unroll
-        for (int j = 0; j < kAtOnce; ++j) {
-            if (place[j] < 0) continue;
-            to[place[j]] = v[j];
-            least = max(least, least_of(v[j]));
+        for (int i = 0; i < kAtOnce; ++i) {
+            if (place[i] >= 0) to[place[i]] = v[i];
         }
     }
-    return least;
 }
 
 OPWELD_FN void load_joined(const JoinedBlock& block) {
     const JoinedPixels& pixels = block.pixels;
     const Convolution& c = pixels.by.from;
-    const int channels = int(c.channels), end = block.line + block.lines;
-    uint32_t least = 0;
     if (c.channel == 1 && c.pixel != 1) {
-        for (int row = 0; row < block.rows; ++row) {
-            for (int line = block.line; line < end;) {
-                const int count = min(end, (line / channels + 1) * channels) - line;
-                least = max(least, load_pixels(block, row, line - block.line, count));
-                line += count;
+        const int channels = int(c.channels);
+        const int before = block.line % channels;  // of the first row of taps
+        for (int row = 0, i = 0; row < block.rows; ++row) {
+            int channel = before;
+            for (const int end = i + block.lines; i < end; channel = 0) {
+                const int own = min(channels - channel, end - i);
+                load_channels(block, i, own);
+                i += own;
             }
         }
     } else {
-        least = load_lines(block);
+        load_lines(block);
     }
+    if (block.values == kInterval) return;
     for (int row = 0; row < block.rows; ++row) {
-        const int zeros = row * int(pixels.values()) + pixels.lines * int(pixels.pitch());
+        const int zeros = row * int(pixels.values()) + pixels.lines * pixels.pitch;
         for (int i = threadIdx.x; i < pixels.columns; i += 256) block.space.value[zeros + i] = 0.0f;
     }
-    least = __reduce_max_sync(~0u, least);
-    if (threadIdx.x % 32 == 0) atomicMax(&block.space.least, least);
 }
 
-// @pack_columns deps: JoinedBlock, pack_values
-// What of packed columns a warp packs: where they begin, and from one to the next.
-struct PackedColumns {
-    half* packed;
-    float* scales;
-    int64_t pitch;
-    int count;  // up to 32
+// @pack_columns deps: JoinedBlock, maximum, pack_values
+// Lanes that share a column. They take eight neighbours along k each, and the next so many.
+constexpr int kColumnLanes = kInterval < 32 ? kInterval / 8 : 4;
+constexpr int kColumnsOfWarp = 32 / kColumnLanes, kOctets = kInterval / 8 / kColumnLanes;
+
+struct Octets {
+    float x[kOctets][8];
 };
 
-// With as many threads for a column as a spot has: they read(column, i) four values each.
-template <int kParts, typename Read>
-OPWELD_FN void pack_spots(const PackedColumns& to, int interval, const Read& read) {
-    const int k = interval * kInterval + threadIdx.x % kSpotThreads * 4;
-#pragma unroll 1
-    for (int i = 0; i < to.count; i += 32 / kSpotThreads) {
-        const int column = i + threadIdx.x % 32 / kSpotThreads;
-        Four v{};
+// Whether none but zero loses digits, and the largest of a column.
+template <int kParts>
+OPWELD_FN bool keeps_digits(const Octets& v, int octets, float& largest) {
+    float most = 0.0f;
+    uint32_t least =
+        0;  // of bits without the sign, negated: the nearest to zero, which itself is 0
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            if (column < to.count) v.x[j] = read(column, j);
+    for (int i = 0; i < kOctets; ++i) {
+        if (i >= octets) break;
+#pragma unroll
+        for (int j = 0; j < 8; ++j) {
+            most = maximum(most, fabsf(v.x[i][j]));
+            least = max(least, __float_as_uint(v.x[i][j]) * 0xFFFFFFFEu);
         }
-        pack_values<kParts, true>(v, column < to.count, to.packed + column * to.pitch, k,
-                                  to.scales + column);
     }
+#pragma unroll
+    for (int step = kColumnLanes / 2; step; step /= 2) {
+        most = maximum(most, __shfl_xor_sync(~0u, most, step));
+    }
+    largest = most;
+    const float nearest = __uint_as_float((0u - least) >> 1);
+    return least == 0 || nearest * power_of_two(lift(exponent_of(most))) >= kLeastKept<kParts>;
 }
 
-// Whether none but zero loses digits of those down to this one.
+// Eight neighbours along k of which none but zero loses digits.
 template <int kParts>
-OPWELD_FN bool keeps_digits(uint32_t least, int up) {
-    return least == 0 ||
-           __uint_as_float((0u - least) >> 1) * power_of_two(up) >= kLeastKept<kParts>;
-}
-
-// Eight neighbours along k that lose no digits, as upper or as upper and lower parts.
-template <int kParts>
-OPWELD_FN void put_pieces(const float (&v)[8], uint4& upper, uint4& lower) {
-    alignas(16) half2 high[4];
-    [[maybe_unused]] alignas(16) half2 low[4];
+OPWELD_FN void put_octet(const float (&v)[8], float scale, half* to) {
+    alignas(16) half2 upper[4];
+    [[maybe_unused]] alignas(16) half2 lower[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        high[i] = __floats2half2_rn(v[2 * i], v[2 * i + 1]);
+        const float a = v[2 * i] * scale, b = v[2 * i + 1] * scale;
+        upper[i] = __floats2half2_rn(a, b);
         if constexpr (kParts == 2) {
-            const float2 wide = __half22float2(high[i]);
-            low[i] = __floats2half2_rn(v[2 * i] - wide.x, v[2 * i + 1] - wide.y);
+            const float2 wide = __half22float2(upper[i]);
+            lower[i] = __floats2half2_rn(a - wide.x, b - wide.y);
         }
     }
-    upper = *reinterpret_cast<const uint4*>(high);
-    if constexpr (kParts == 2) lower = *reinterpret_cast<const uint4*>(low);
-}
-
-// Calls visit(k, values) for eight neighbours along k after the other.
-template <typename Visit>
-OPWELD_FN void visit_column(const JoinedSpace& space, const float* column, int begin, int end,
-                            const Visit& visit) {
-#pragma unroll 2
-    for (int k = begin; k < end; k += 8) {
-        float v[8];
-#pragma unroll
-        for (int i = 0; i < 8; i += 4) {
-            const int4 at = *reinterpret_cast<const int4*>(space.place + k + i);
-            v[i] = column[at.x], v[i + 1] = column[at.y];
-            v[i + 2] = column[at.z], v[i + 3] = column[at.w];
-        }
-        visit(k, v);
+    *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(upper);
+    if constexpr (kParts == 2) {
+        *reinterpret_cast<uint4*>(to + 64 / kParts) = *reinterpret_cast<const uint4*>(lower);
     }
 }
 
-// Columns whose values lose no digits. Lanes make parts of a column each, for `kStep` values at a
-// time, and write neighbouring pieces of 16 bytes.
+// The same of any values; tells how many lose digits as excess_of does.
 template <int kParts>
-OPWELD_FN void put_columns(const JoinedBlock& block, const float* column, float scale,
-                           const PackedColumns& to) {
-    constexpr int kStep = kInterval < 32 / kParts ? kInterval : 32 / kParts;
-    constexpr int kPieces = kStep * kParts / 8, kDepth = 64 / kParts;
-    const int lane = threadIdx.x % 32;
-    uint4* const pieces = block.space.packed[threadIdx.x / 32];
-    const auto place = [](int column, int piece) {  // such that banks do not collide
-        return column * kPieces + (piece ^ column * kPieces / 8 % kPieces);
-    };
-#pragma unroll 1
-    for (int begin = 0; begin < kInterval; begin += kStep) {
-        __syncwarp();  // what stands there has been written
-        const int end = min(begin + kStep, block.values);
+OPWELD_FN int put_exactly(const float (&v)[8], float scale, half* interval, int k, bool exists) {
+    int excess = 0;
 #pragma unroll
-        for (int i = 0; i < kStep / 8; ++i) {
-            uint4 upper{}, lower{};
-            const int k = begin + i * 8;
-            if (k < end) {
-                visit_column(block.space, column, k, k + 1, [&](int, float(&v)[8]) {
-#pragma unroll
-                    for (int j = 0; j < 8; ++j) v[j] *= scale;
-                    put_pieces<kParts>(v, upper, lower);
-                });
-            }
-            pieces[place(lane, i)] = upper;
-            if (kParts == 2) pieces[place(lane, i + kStep / 8)] = lower;
-        }
-        __syncwarp();
-        const int piece = lane % kPieces, part = piece / (kStep / 8);
-        const int k = block.interval * kInterval + begin + (piece - part * (kStep / 8)) * 8;
-        half* const first = to.packed + k / kDepth * 64 + k % kDepth + part * kDepth;
-#pragma unroll
-        for (int own = lane / kPieces; own < 32; own += 32 / kPieces) {
-            if (own >= to.count) break;
-            *reinterpret_cast<uint4*>(first + own * to.pitch) = pieces[place(own, piece)];
-        }
+    for (int i = 0; i < 8; i += 4) {
+        const Four lifted = scaled({{v[i], v[i + 1], v[i + 2], v[i + 3]}}, scale);
+        excess += excess_of<kParts>(lifted);
+        if (exists) put_parts<kParts>(interval, k + i, lifted);
     }
+    return excess;
 }
 
-// The columns of a row from `first` on, by a warp.
+// As pack_values, from where a column's interval begins on: of all its lanes, which have values in
+// so many of their octets.
 template <int kParts>
-OPWELD_FN void pack_columns(const JoinedBlock& block, int row, int first, const PackedColumns& to) {
-    const JoinedSpace& space = block.space;
-    const int lane = threadIdx.x % 32;
-    const float* const columns = space.value + row * int(block.pixels.values()) + first;
-    const float* const own = columns + min(lane, to.count - 1);
-    float largest = 0.0f;  // without NaN, which the tile's least value tells of
-    visit_column(space, own, 0, block.values, [&](int, const float(&v)[8]) {
-#pragma unroll
-        for (int i = 0; i < 8; ++i) largest = fmaxf(largest, fabsf(v[i]));
-    });
-    bool keeps = keeps_digits<kParts>(space.least, lift(exponent_of(largest)));
-    if (!__all_sync(~0u, keeps)) {
-        uint32_t most = 0, least = 0;
-        visit_column(space, own, 0, block.values, [&](int, const float(&v)[8]) {
-#pragma unroll
-            for (int i = 0; i < 8; ++i) {
-                const uint32_t bits = __float_as_uint(v[i]);
-                most = max(most, bits & 0x7FFFFFFFu), least = max(least, 0u - 2 * bits);
-            }
-        });
-        largest = __uint_as_float(most);
-        keeps = keeps_digits<kParts>(least, lift(exponent_of(largest)));
-    }
+OPWELD_FN void pack_octets(const Octets& v, int octets, bool exists, half* interval, float* scale) {
+    constexpr int kStep = kColumnLanes * 8;
+    static_assert(64 / kParts % kStep == 0, "upper and lower parts of octets are as far apart");
+    float largest;
+    const bool keeps = keeps_digits<kParts>(v, octets, largest);
+    const int up = lift(exponent_of(largest)), begin = threadIdx.x % kColumnLanes * 8;
+    int excess = 0;
     if (__all_sync(~0u, keeps)) {
-        const int up = lift(exponent_of(largest));
-        put_columns<kParts>(block, own, power_of_two(up), to);
-        if (lane < to.count) to.scales[lane] = packed_scale(largest, up, false);
+#pragma unroll
+        for (int i = 0; i < kOctets; ++i) {
+            half* const to = interval + i * (kStep * kParts) + begin;
+            if (exists) put_octet<kParts>(v.x[i], power_of_two(up), to);
+        }
     } else {
-        const int* const places = space.place + threadIdx.x % kSpotThreads * 4;
-        pack_spots<kParts>(to, block.interval,
-                           [&](int column, int i) { return columns[places[i] + column]; });
+#pragma unroll
+        for (int i = 0; i < kOctets; ++i) {
+            const int k = begin + i * kStep;
+            excess += put_exactly<kParts>(v.x[i], power_of_two(up), interval, k, exists);
+        }
+#pragma unroll
+        for (int step = kColumnLanes / 2; step; step /= 2) {
+            excess += __shfl_xor_sync(~0u, excess, step);
+        }
     }
+    if (exists && begin == 0) *scale = packed_scale(largest, up, excess > 0);
+}
+
+// Calls visit(row, first column, its number among all pixels) for so many columns of the block's
+// after the other, by all warps in turn.
+template <int kColumns, typename Visit>
+OPWELD_FN void for_columns(const JoinedBlock& block, const Visit& visit) {
+    const int end = (block.columns + kColumns - 1) / kColumns * kColumns;
+    const int width = block.pixels.by.to.size[2];
+    int first = threadIdx.x / 32 * kColumns, row = 0;
+    while (true) {
+        while (first >= end) first -= end, ++row;
+        if (row >= block.rows) return;
+        visit(row, first, (block.row + row) * width + block.begin + first);
+        first += 8 * kColumns;
+    }
+}
+
+// From the tile.
+template <int kParts>
+OPWELD_FN void pack_columns(const JoinedBlock& block, half* packed, float* scale) {
+    constexpr int kStep = kColumnLanes * 8, kDepth = 64 / kParts;
+    const int octets = (block.values + kStep - 1) / kStep, k = block.interval * kInterval;
+    const int own = threadIdx.x % 32 / kColumnLanes, values = int(block.pixels.values());
+    const int pitch = int(block.pixels.intervals.by) * (kParts * kInterval);
+    half* const interval = packed + k / kDepth * 64 + k % kDepth;
+    int places[kOctets][8];
+#pragma unroll
+    for (int i = 0; i < kOctets; ++i) {
+        const int* const octet = block.space.place + i * kStep + threadIdx.x % kColumnLanes * 8;
+#pragma unroll
+        for (int j = 0; j < 8; ++j) places[i][j] = octet[j];
+    }
+    for_columns<kColumnsOfWarp>(block, [&](int row, int first, int pixel) {
+        const int column = min(first + own, block.columns - 1);
+        const auto* const from =
+            reinterpret_cast<const char*>(block.space.value + row * values + column);
+        Octets v{};
+#pragma unroll
+        for (int i = 0; i < kOctets; ++i) {
+            if (i >= octets) break;
+#pragma unroll
+            for (int j = 0; j < 8; ++j) {
+                v.x[i][j] = *reinterpret_cast<const float*>(from + places[i][j]);
+            }
+        }
+        pack_octets<kParts>(v, octets, first + own < block.columns,
+                            interval + int64_t(pixel + own) * pitch,
+                            scale + (block.space.scale[row] + first + own));
+    });
+}
+
+// From memory: as many threads for a column as a spot has.
+template <int kParts>
+OPWELD_FN void pack_from_memory(const JoinedBlock& block, half* packed, float* scale) {
+    const Convolution& c = block.pixels.by.from;
+    const int begin = threadIdx.x % kSpotThreads * 4, k = block.interval * kInterval + begin;
+    const int64_t pitch = block.pixels.intervals.by * (kParts * kInterval);
+    int lines[4], across[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const int line = int(block.pixels.across.quotient(unsigned(k + i)));
+        across[i] = block.left() + (k + i - line * c.kernel[2]) * c.dilation[2];
+        lines[i] = begin + i < block.values ? line - block.line : -1;
+    }
+    for_columns<32 / kSpotThreads>(block, [&](int row, int first, int pixel) {
+        const int own = threadIdx.x % 32 / kSpotThreads;
+        const bool exists = first + own < block.columns;
+        Four v{};
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const int at = (first + own) * c.stride[2] + across[i];
+            if (!exists || lines[i] < 0 || unsigned(at) >= unsigned(c.size[2])) continue;
+            const float* const line = block.space.line[row * block.lines + lines[i]].from;
+            if (line) v.x[i] = __ldg(line + at * c.pixel);
+        }
+        pack_values<kParts, true>(v, exists, packed + (pixel + own) * pitch, k,
+                                  scale + block.space.scale[row] + first + own);
+    });
 }
 
 // @pack_joined deps: load_joined, pack_columns
-// The same from memory.
-template <int kParts>
-OPWELD_FN void pack_from_memory(const JoinedBlock& block, int row, int first,
-                                const PackedColumns& to) {
-    const Convolution& c = block.pixels.by.from;
-    const int begin = threadIdx.x % kSpotThreads * 4, left = block.left();
-    int across[4];
-    const float* lines[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const int k = block.interval * kInterval + begin + i, line = k / c.kernel[2];
-        across[i] = left + (k - line * c.kernel[2]) * c.dilation[2];
-        lines[i] = begin + i < block.values ? block.line_at(row, line - block.line) : nullptr;
-    }
-    pack_spots<kParts>(to, block.interval, [&](int column, int i) {
-        const int at = (first + column) * c.stride[2] + across[i];
-        return lines[i] && unsigned(at) < unsigned(c.size[2]) ? lines[i][at * c.pixel] : 0.0f;
-    });
-}
-
 template <int kParts>
 __device__ __forceinline__ void JoinedPixels::pack(int64_t number, half* packed,
                                                    float* scale) const {
     __shared__ JoinedSpace space;
-    const JoinedBlock block(*this, space, number);
+    const JoinedBlock block(*this, space, int(number));
     block.find_places();
     __syncthreads();
-    if (in_tiles) load_joined(block);
-    __syncthreads();
-    const int64_t pitch = intervals * (kParts * kInterval);
-    const int groups = (block.columns + 31) / 32;
-    for (int i = threadIdx.x / 32; i < block.rows * groups; i += 8) {
-        const int row = i / groups, first = (i - row * groups) * 32;
-        const int64_t pixel = (block.row + row) * by.to.size[2] + block.begin + first;
-        const PackedColumns to{packed + pixel * pitch, scale + space.scale[row] + first, pitch,
-                               min(block.columns - first, 32)};
-        if (in_tiles) pack_columns<kParts>(block, row, first, to);
-        else pack_from_memory<kParts>(block, row, first, to);
+    if (in_tiles) {
+        load_joined(block);
+        __syncthreads();
+        pack_columns<kParts>(block, packed, scale);
+    } else {
+        pack_from_memory<kParts>(block, packed, scale);
     }
 }
 
