@@ -188,7 +188,7 @@ def test_columns(columns: int) -> None:
 
 def test_segments_that_a_tile_bounds() -> None:
     case = Case(1, 64, (1, 400), 1, (1, 1), windows(2, 1))
-    assert require(case, 1)[3] < 128
+    assert require(case, 1)[3] == 128
 
 
 def test_rows_of_several_images_in_a_block() -> None:
@@ -196,7 +196,7 @@ def test_rows_of_several_images_in_a_block() -> None:
     x = normal(7, 2, 3, 12)
     for layout in layouts(x):
         facts = require(case, 3, 2, x=layout, multiprocessors=1)
-        assert facts[2] == 5  # of 21 rows, for four blocks at least
+        assert facts[2] == 4  # of 21 rows: five blocks
 
 
 READ_ONE_BY_ONE = {
@@ -253,17 +253,14 @@ def test_the_least_value_that_is_kept() -> None:
 
 
 FAULTS = {
-    "zeros behind the taps": ("exists ? below - line : pixels.lines", "below - line"),
-    "columns right of the image": (
-        "is_in = place >= 0 && unsigned(at) < unsigned(c.size[2])",
-        "is_in = place >= 0 && at >= 0",
-    ),
-    "rows above the image": ("unsigned(y) < unsigned(c.size[1]) ? from", "y < c.size[1] ? from"),
-    "values that lose digits": ("if (__all_sync(~0u, keeps)) {", "if (true) {"),
+    "zeros behind the taps": ("own < values ? place : pixels.lines * pixels.pitch", "place"),
+    "columns left of the image": ("place < 0 ? ~0u : unsigned(at)", "unsigned(max(at, 0))"),
+    "rows above the image": ("unsigned(y) < unsigned(c.size[1]) ?", "y < c.size[1] ?"),
+    "values that lose digits": ("nearest == 0 || ", "true || "),
     "no padding across": ("begin * pixels.by.from.stride[2] - pixels.by.from.padding[2]", "begin"),
-    "the image of a row": ("image * c.batch +", "0 +"),
+    "the image of a row": ("(c.x) + image * c.batch", "(c.x)"),
     "the scale of an image": ("int(pixels.intervals.by - 1) * image + interval", "interval"),
-    "the second octet": ("interval + i * (kStep * kParts) + begin", "interval + begin"),
+    "the second octet": ("to + i * kStep * kParts", "to"),
     "the next segment": ("(segment - band * int(pixels.segments.by)) * pixels.columns", "0"),
 }
 

@@ -1,5 +1,6 @@
-// How the input of a convolution of few channels is packed, its taps joined (joined.cuh): read once
-// into shared memory, from where output pixels take what their windows show.
+// Where the input of a convolution of few channels is packed from, its taps joined (joined.cuh): it
+// is read once into shared memory. Output pixels take from there what they see
+// (joined_columns.cuh).
 
 namespace op {
 
@@ -9,10 +10,11 @@ namespace op {
 // the columns by their remainder, divided by the stride, so that neighbours of the output lie side
 // by side. Where a tile would be too large, values are read one by one.
 struct JoinedPixels {
-    static constexpr int kMostValues = 8 * 1024, kMostColumns = 256;
-    static constexpr int kMostRows = 8, kMostLines = 256;
+    static constexpr int kMostValues = 10 * 1024, kMostColumns = 256, kEnoughColumns = 512;
+    static constexpr int kMostLines = 192;  // of up to eight rows, one for each warp
     JoinedRows by;
-    int rows, columns, rows_of_block, lines;  // rows of all images; lines of an interval at most
+    int rows, columns, lines;       // rows of all images; lines of an interval at most
+    int rows_of_block;              // a power of two
     int length, pitch, remainders;  // of a remainder, of a line; how many remainders have a tap
     bool in_tiles;
     Divisor intervals, segments, across, channels, stride, height, depth;
@@ -37,12 +39,12 @@ struct JoinedPixels {
         if (segments.by > 1) columns = int((out + segments.by * 32 - 1) / (segments.by * 32)) * 32;
         if (in_tiles) lay_out();
         // as many as give each warp some columns, if all multiprocessors have blocks
-        const int few = std::min(kMostRows, kMostLines / lines);
-        const int most = in_tiles ? std::min(few, int(kMostValues / values())) : few;
+        const int most = std::min(kMostLines / lines, in_tiles ? int(kMostValues / values()) : 8);
+        const int64_t least = 4 * num_multiprocessors();
         rows_of_block = 1;
-        while (rows_of_block < most && rows_of_block * columns < kMostColumns &&
-               rows / (rows_of_block + 1) * pairs() >= 4 * num_multiprocessors()) {
-            ++rows_of_block;
+        for (int num = 2; num <= std::min(most, 8) && num * columns < 2 * kEnoughColumns;
+             num *= 2) {
+            if (rows / num * segments.by * intervals.by >= least) rows_of_block = num;
         }
     }
     // In banks of shared memory neighbours along k are neighbours too, as far as can be.
@@ -63,8 +65,9 @@ struct JoinedPixels {
         lay_out();
         return values() <= kMostValues;
     }
-    int64_t pairs() const { return segments.by * intervals.by; }
-    int64_t num_blocks() const { return (rows + rows_of_block - 1) / rows_of_block * pairs(); }
+    int64_t num_blocks() const {
+        return (rows + rows_of_block - 1) / rows_of_block * segments.by * intervals.by;
+    }
     // Of a row, with zeros behind its lines.
     __host__ __device__ int64_t values() const { return int64_t(lines) * pitch + columns; }
 
@@ -75,14 +78,15 @@ struct JoinedPixels {
 // @JoinedSpace deps: JoinedPixels
 // The shared memory of a block.
 struct JoinedSpace {
-    struct Line {
-        const float* from;  // its first column in the input; null outside of the image
-        int to, padding;    // its place in the tile
+    static constexpr int kAtOnce = 8;  // lines
+    struct alignas(16) Line {
+        const float* from;  // its first column in the input
+        int to, width;      // its place in the tile, in bytes; none outside of the image
     };
     float value[JoinedPixels::kMostValues];
-    Line line[JoinedPixels::kMostLines];  // of each row
+    Line line[JoinedPixels::kMostLines + kAtOnce];  // of each row; the last one again
     int place[kInterval];  // in bytes, of each value of the interval, from its row's on
-    int scale[JoinedPixels::kMostRows];
+    int scale[8];
 };
 
 // @JoinedBlock deps: JoinedSpace
@@ -122,64 +126,74 @@ struct JoinedBlock {
         const int left = column - next * pixels.by.from.stride[2];
         return left < pixels.remainders ? left * pixels.length + next : -1;
     }
-    // Where values, lines and rows lie.
+    // Where values, lines and rows lie. A warp takes a row.
     __device__ __forceinline__ void find_places() const {
+        const int warp = threadIdx.x / 32;
+        if (warp < rows) find_lines(warp);
+        if (threadIdx.x >= kInterval) return;
+        const Convolution& c = pixels.by.from;
+        const int own = threadIdx.x, k = interval * kInterval + own;
+        const int below = int(pixels.across.quotient(unsigned(k)));
+        const int place =
+            (below - line) * pixels.pitch + place_of((k - below * c.kernel[2]) * c.dilation[2]);
+        space.place[own] = (own < values ? place : pixels.lines * pixels.pitch) * 4;
+    }
+    __device__ __forceinline__ void find_lines(int own) const {
         const Convolution &c = pixels.by.from, &to = pixels.by.to;
-        for (int i = threadIdx.x; i < rows * lines; i += 256) {
-            const int own = i / lines, below = line + i - own * lines;
-            const int all = row + own, rest = int(pixels.height.quotient(unsigned(all)));
-            const int image = int(pixels.depth.quotient(unsigned(rest)));
-            const int depth = rest - image * to.size[0];
-            const int tap = int(pixels.channels.quotient(unsigned(below)));
-            const int y =
-                (all - rest * to.size[1]) * c.stride[1] - c.padding[1] + tap * c.dilation[1];
-            const int64_t channel = below - tap * int(c.channels);
-            const float* const from = static_cast<const float*>(c.x) + image * c.batch +
-                                      channel * c.channel +
-                                      (int64_t(depth) * c.size[1] + y) * c.size[2] * c.pixel;
-            space.line[i] = {unsigned(y) < unsigned(c.size[1]) ? from : nullptr,
-                             own * int(pixels.values()) + (i - own * lines) * pixels.pitch, 0};
-            if (below == line) {
-                const int images = int(pixels.intervals.by - 1) * image + interval;
-                space.scale[own] = images * int(to.pixels()) + all * to.size[2] + begin;
-            }
+        const int all = row + own, rest = int(pixels.height.quotient(unsigned(all)));
+        const int image = int(pixels.depth.quotient(unsigned(rest)));
+        const int first = (all - rest * to.size[1]) * c.stride[1] - c.padding[1];
+        const int row_of_depth = (rest - image * to.size[0]) * c.size[1];
+        const float* const from = static_cast<const float*>(c.x) + image * c.batch;
+        const int begin_of_tile = own * int(pixels.values()) * 4;
+        const int more = own == rows - 1 ? JoinedSpace::kAtOnce : 0;
+#pragma unroll 1
+        for (int i = threadIdx.x % 32; i < lines + more; i += 32) {
+            const int below = min(i, lines - 1);
+            const int tap = int(pixels.channels.quotient(unsigned(line + below)));
+            const int channel = line + below - tap * int(c.channels);
+            const int y = first + tap * c.dilation[1];
+            space.line[own * lines + i] = {
+                from + (channel * c.channel + int64_t(row_of_depth + y) * c.size[2] * c.pixel),
+                begin_of_tile + below * pixels.pitch * 4,
+                unsigned(y) < unsigned(c.size[1]) ? c.size[2] : 0};
         }
-        if (threadIdx.x < kInterval) {
-            const int k = interval * kInterval + threadIdx.x;
-            const int below = int(pixels.across.quotient(unsigned(k)));
-            const int own = place_of((k - below * c.kernel[2]) * c.dilation[2]);
-            const bool exists = int(threadIdx.x) < values;
-            const int lines_before = exists ? below - line : pixels.lines;
-            space.place[threadIdx.x] = (lines_before * pixels.pitch + (exists ? own : 0)) * 4;
+        if (threadIdx.x % 32 == 0) {
+            const int images = int(pixels.intervals.by - 1) * image + interval;
+            space.scale[own] = images * int(to.pixels()) + all * to.size[2] + begin;
         }
+    }
+    // A value of the tile, by its place in bytes.
+    __device__ __forceinline__ float& at(int place) const {
+        return *reinterpret_cast<float*>(reinterpret_cast<char*>(space.value) + place);
     }
 };
 
 // @load_joined deps: JoinedBlock
-// Fills the tile from an image whose columns are neighbours: a warp takes 32 of them of four lines.
+// Fills the tile from an image whose columns are neighbours: a warp takes 32 of some lines at once.
 OPWELD_FN void load_lines(const JoinedBlock& block) {
-    constexpr int kAtOnce = 4;
+    constexpr int kAtOnce = JoinedSpace::kAtOnce;
     const Convolution& c = block.pixels.by.from;
     const int step = int(c.pixel), width = block.width(), count = block.rows * block.lines;
-    const int chunks = (width + 31) / 32;
+    const int chunks = (width + 31) / 32, left = block.left();
     int chunk = threadIdx.x / 32, first = 0;
     while (true) {
         while (chunk >= chunks) chunk -= chunks, first += kAtOnce;
         if (first >= count) break;
-        const int column = chunk * 32 + threadIdx.x % 32, at = block.left() + column;
+        const int column = chunk * 32 + threadIdx.x % 32, at = left + column;
         const int place = column < width ? block.place_of(column) : -1;
-        const bool is_in = place >= 0 && unsigned(at) < unsigned(c.size[2]);
+        const unsigned in_line = place < 0 ? ~0u : unsigned(at);
         float v[kAtOnce];
         int to[kAtOnce];
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i) {
-            const JoinedSpace::Line line = block.space.line[min(first + i, count - 1)];
-            to[i] = line.to + place;
-            v[i] = is_in && line.from ? __ldg(line.from + at * step) : 0.0f;
+            const JoinedSpace::Line line = block.space.line[first + i];
+            to[i] = line.to + place * 4;
+            v[i] = in_line < unsigned(line.width) ? __ldg(line.from + at * step) : 0.0f;
         }
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i) {
-            if (place >= 0) block.space.value[to[i]] = v[i];
+            if (place >= 0) block.at(to[i]) = v[i];
         }
         chunk += 8;
     }
@@ -191,10 +205,10 @@ OPWELD_FN void load_channels(const JoinedBlock& block, int line, int count) {
     constexpr int kAtOnce = 4;
     const Convolution& c = block.pixels.by.from;
     const JoinedSpace::Line lines = block.space.line[line];
-    const int width = block.width(), step = int(c.pixel), columns = 256 / count;
-    int column = threadIdx.x / count, at = block.left() + column;
+    const int width = block.width(), step = int(c.pixel), columns = int(256u / unsigned(count));
+    int column = int(threadIdx.x / unsigned(count)), at = block.left() + column;
     const int channel = threadIdx.x - column * count;
-    float* const to = block.space.value + lines.to + channel * block.pixels.pitch;
+    float* const to = &block.at(lines.to) + channel * block.pixels.pitch;
     if (column >= columns) return;
 #pragma unroll 1
     while (column < width) {
@@ -203,7 +217,7 @@ OPWELD_FN void load_channels(const JoinedBlock& block, int line, int count) {
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i, column += columns, at += columns) {
             place[i] = column < width ? block.place_of(column) : -1;
-            const bool is_in = lines.from && place[i] >= 0 && unsigned(at) < unsigned(c.size[2]);
+            const bool is_in = place[i] >= 0 && unsigned(at) < unsigned(lines.width);
             v[i] = is_in ? __ldg(lines.from + (at * step + channel)) : 0.0f;
         }
 #pragma unroll
@@ -218,7 +232,8 @@ OPWELD_FN void load_joined(const JoinedBlock& block) {
     const Convolution& c = pixels.by.from;
     if (c.channel == 1 && c.pixel != 1) {
         const int channels = int(c.channels);
-        const int before = block.line % channels;  // of the first row of taps
+        const int taps = int(pixels.channels.quotient(unsigned(block.line)));
+        const int before = block.line - taps * channels;  // channels of its row
         for (int row = 0, i = 0; row < block.rows; ++row) {
             int channel = before;
             for (const int end = i + block.lines; i < end; channel = 0) {
@@ -233,198 +248,8 @@ OPWELD_FN void load_joined(const JoinedBlock& block) {
     if (block.values == kInterval) return;
     for (int row = 0; row < block.rows; ++row) {
         const int zeros = row * int(pixels.values()) + pixels.lines * pixels.pitch;
+#pragma unroll 1
         for (int i = threadIdx.x; i < pixels.columns; i += 256) block.space.value[zeros + i] = 0.0f;
-    }
-}
-
-// @pack_columns deps: JoinedBlock, maximum, pack_values
-// Lanes that share a column. They take eight neighbours along k each, and the next so many.
-constexpr int kColumnLanes = kInterval < 32 ? kInterval / 8 : 4;
-constexpr int kColumnsOfWarp = 32 / kColumnLanes, kOctets = kInterval / 8 / kColumnLanes;
-
-struct Octets {
-    float x[kOctets][8];
-};
-
-// Whether none but zero loses digits, and the largest of a column.
-template <int kParts>
-OPWELD_FN bool keeps_digits(const Octets& v, int octets, float& largest) {
-    float most = 0.0f;
-    uint32_t least =
-        0;  // of bits without the sign, negated: the nearest to zero, which itself is 0
-#pragma unroll
-    for (int i = 0; i < kOctets; ++i) {
-        if (i >= octets) break;
-#pragma unroll
-        for (int j = 0; j < 8; ++j) {
-            most = maximum(most, fabsf(v.x[i][j]));
-            least = max(least, __float_as_uint(v.x[i][j]) * 0xFFFFFFFEu);
-        }
-    }
-#pragma unroll
-    for (int step = kColumnLanes / 2; step; step /= 2) {
-        most = maximum(most, __shfl_xor_sync(~0u, most, step));
-    }
-    largest = most;
-    const float nearest = __uint_as_float((0u - least) >> 1);
-    return least == 0 || nearest * power_of_two(lift(exponent_of(most))) >= kLeastKept<kParts>;
-}
-
-// Eight neighbours along k of which none but zero loses digits.
-template <int kParts>
-OPWELD_FN void put_octet(const float (&v)[8], float scale, half* to) {
-    alignas(16) half2 upper[4];
-    [[maybe_unused]] alignas(16) half2 lower[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const float a = v[2 * i] * scale, b = v[2 * i + 1] * scale;
-        upper[i] = __floats2half2_rn(a, b);
-        if constexpr (kParts == 2) {
-            const float2 wide = __half22float2(upper[i]);
-            lower[i] = __floats2half2_rn(a - wide.x, b - wide.y);
-        }
-    }
-    *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(upper);
-    if constexpr (kParts == 2) {
-        *reinterpret_cast<uint4*>(to + 64 / kParts) = *reinterpret_cast<const uint4*>(lower);
-    }
-}
-
-// The same of any values; tells how many lose digits as excess_of does.
-template <int kParts>
-OPWELD_FN int put_exactly(const float (&v)[8], float scale, half* interval, int k, bool exists) {
-    int excess = 0;
-#pragma unroll
-    for (int i = 0; i < 8; i += 4) {
-        const Four lifted = scaled({{v[i], v[i + 1], v[i + 2], v[i + 3]}}, scale);
-        excess += excess_of<kParts>(lifted);
-        if (exists) put_parts<kParts>(interval, k + i, lifted);
-    }
-    return excess;
-}
-
-// As pack_values, from where a column's interval begins on: of all its lanes, which have values in
-// so many of their octets.
-template <int kParts>
-OPWELD_FN void pack_octets(const Octets& v, int octets, bool exists, half* interval, float* scale) {
-    constexpr int kStep = kColumnLanes * 8;
-    static_assert(64 / kParts % kStep == 0, "upper and lower parts of octets are as far apart");
-    float largest;
-    const bool keeps = keeps_digits<kParts>(v, octets, largest);
-    const int up = lift(exponent_of(largest)), begin = threadIdx.x % kColumnLanes * 8;
-    int excess = 0;
-    if (__all_sync(~0u, keeps)) {
-#pragma unroll
-        for (int i = 0; i < kOctets; ++i) {
-            half* const to = interval + i * (kStep * kParts) + begin;
-            if (exists) put_octet<kParts>(v.x[i], power_of_two(up), to);
-        }
-    } else {
-#pragma unroll
-        for (int i = 0; i < kOctets; ++i) {
-            const int k = begin + i * kStep;
-            excess += put_exactly<kParts>(v.x[i], power_of_two(up), interval, k, exists);
-        }
-#pragma unroll
-        for (int step = kColumnLanes / 2; step; step /= 2) {
-            excess += __shfl_xor_sync(~0u, excess, step);
-        }
-    }
-    if (exists && begin == 0) *scale = packed_scale(largest, up, excess > 0);
-}
-
-// Calls visit(row, first column, its number among all pixels) for so many columns of the block's
-// after the other, by all warps in turn.
-template <int kColumns, typename Visit>
-OPWELD_FN void for_columns(const JoinedBlock& block, const Visit& visit) {
-    const int end = (block.columns + kColumns - 1) / kColumns * kColumns;
-    const int width = block.pixels.by.to.size[2];
-    int first = threadIdx.x / 32 * kColumns, row = 0;
-    while (true) {
-        while (first >= end) first -= end, ++row;
-        if (row >= block.rows) return;
-        visit(row, first, (block.row + row) * width + block.begin + first);
-        first += 8 * kColumns;
-    }
-}
-
-// From the tile.
-template <int kParts>
-OPWELD_FN void pack_columns(const JoinedBlock& block, half* packed, float* scale) {
-    constexpr int kStep = kColumnLanes * 8, kDepth = 64 / kParts;
-    const int octets = (block.values + kStep - 1) / kStep, k = block.interval * kInterval;
-    const int own = threadIdx.x % 32 / kColumnLanes, values = int(block.pixels.values());
-    const int pitch = int(block.pixels.intervals.by) * (kParts * kInterval);
-    half* const interval = packed + k / kDepth * 64 + k % kDepth;
-    int places[kOctets][8];
-#pragma unroll
-    for (int i = 0; i < kOctets; ++i) {
-        const int* const octet = block.space.place + i * kStep + threadIdx.x % kColumnLanes * 8;
-#pragma unroll
-        for (int j = 0; j < 8; ++j) places[i][j] = octet[j];
-    }
-    for_columns<kColumnsOfWarp>(block, [&](int row, int first, int pixel) {
-        const int column = min(first + own, block.columns - 1);
-        const auto* const from =
-            reinterpret_cast<const char*>(block.space.value + row * values + column);
-        Octets v{};
-#pragma unroll
-        for (int i = 0; i < kOctets; ++i) {
-            if (i >= octets) break;
-#pragma unroll
-            for (int j = 0; j < 8; ++j) {
-                v.x[i][j] = *reinterpret_cast<const float*>(from + places[i][j]);
-            }
-        }
-        pack_octets<kParts>(v, octets, first + own < block.columns,
-                            interval + int64_t(pixel + own) * pitch,
-                            scale + (block.space.scale[row] + first + own));
-    });
-}
-
-// From memory: as many threads for a column as a spot has.
-template <int kParts>
-OPWELD_FN void pack_from_memory(const JoinedBlock& block, half* packed, float* scale) {
-    const Convolution& c = block.pixels.by.from;
-    const int begin = threadIdx.x % kSpotThreads * 4, k = block.interval * kInterval + begin;
-    const int64_t pitch = block.pixels.intervals.by * (kParts * kInterval);
-    int lines[4], across[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const int line = int(block.pixels.across.quotient(unsigned(k + i)));
-        across[i] = block.left() + (k + i - line * c.kernel[2]) * c.dilation[2];
-        lines[i] = begin + i < block.values ? line - block.line : -1;
-    }
-    for_columns<32 / kSpotThreads>(block, [&](int row, int first, int pixel) {
-        const int own = threadIdx.x % 32 / kSpotThreads;
-        const bool exists = first + own < block.columns;
-        Four v{};
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const int at = (first + own) * c.stride[2] + across[i];
-            if (!exists || lines[i] < 0 || unsigned(at) >= unsigned(c.size[2])) continue;
-            const float* const line = block.space.line[row * block.lines + lines[i]].from;
-            if (line) v.x[i] = __ldg(line + at * c.pixel);
-        }
-        pack_values<kParts, true>(v, exists, packed + (pixel + own) * pitch, k,
-                                  scale + block.space.scale[row] + first + own);
-    });
-}
-
-// @pack_joined deps: load_joined, pack_columns
-template <int kParts>
-__device__ __forceinline__ void JoinedPixels::pack(int64_t number, half* packed,
-                                                   float* scale) const {
-    __shared__ JoinedSpace space;
-    const JoinedBlock block(*this, space, int(number));
-    block.find_places();
-    __syncthreads();
-    if (in_tiles) {
-        load_joined(block);
-        __syncthreads();
-        pack_columns<kParts>(block, packed, scale);
-    } else {
-        pack_from_memory<kParts>(block, packed, scale);
     }
 }
 
