@@ -122,6 +122,13 @@ class TestForms:
         expected = f"mode tf32, {columns} filters a tile, vector width {lanes}"
         assert str(schedule_of(made, Mode.TF32)) == expected
 
+    @pytest.mark.parametrize(("kernel", "columns"), [((1, 1), 64), ((1, 3), 64), ((2, 3), 128)])
+    def test_few_intervals_have_narrow_tiles(self, kernel: tuple[int, int], columns: int) -> None:
+        m = Make()
+        made = convolution_of(conv(m, m.x("x", *IMAGE), 256, kernel))
+        assert schedule_of(made, Mode.TF32).columns == columns
+        assert schedule_of(made, Mode.FAITHFUL).columns == (64 if kernel == (1, 1) else 128)
+
 
 class TestTails:
     def test_what_follows_joins(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -29,7 +30,7 @@ from ...ir.types import DType
 from ...target import Target
 from .joined import LEAST_CHANNELS, is_joined, joined
 from .recognised import NoProduct
-from .transposed import TRANSPOSED_PLACES, products_of_phases, require_phases
+from .transposed import TRANSPOSED_PLACES, phase_columns, products_of_phases, require_phases
 
 SPACES = {
     f"aten.conv{rank}d.{form}": rank for rank in (1, 2, 3) for form in ("default", "padding")
@@ -238,23 +239,60 @@ def _times(
     return estimate_convolution(call, made, tail, target, conditions, mode)
 
 
-def schedule_of(made: Convolution, mode: Mode) -> ConvolutionSchedule:
-    """The narrower tile where it has all filters; as many neighbours at once as divide them."""
+def schedule_of(made: Convolution, mode: Mode, channels_first: bool = False) -> ConvolutionSchedule:
+    """The tile that takes less time, and as many neighbours at once as divide the filters; for a
+    result that lies with its `channels_first` in memory, or last.
+    """
     filters = number_at(made.windows.filters)
-    columns = next((each for each in COLUMNS if filters <= each), COLUMNS[-1])
     widest = (2, 1) if made.depthwise else (4, 2, 1)
     lanes = next(lanes for lanes in widest if filters % lanes == 0)
     if made.depthwise:
         return ConvolutionSchedule(mode, 0, lanes)
     rows = joined(made).rows if is_joined(made) else 0
-    return ConvolutionSchedule(mode, columns, lanes, rows)
+    phases = 1
+    if made.transposed:
+        phases = phase_columns(made, channels_first, partial(_tiles, made, mode))
+    _, columns = _tiles(made, mode, filters * phases, _positions(made, phases))
+    return ConvolutionSchedule(mode, columns, lanes, rows, phases)
+
+
+def _tiles(made: Convolution, mode: Mode, filters: int, positions: float) -> tuple[float, int]:
+    """Microseconds of tiles that sum so many positions of the kernel, and their columns. Of few
+    intervals narrow ones, whose ends are under way while others are summed; of many the wide ones,
+    which read pixels once for more filters.
+    """
+    intervals = joined(made).intervals if is_joined(made) else positions * _chunks(made)
+
+    def time(columns: int) -> float:
+        tiles = -(-filters // columns) / _TILES_AT_ONCE[columns]
+        return tiles * (intervals * _interval_us(mode, columns) + _END_US[columns])
+
+    return min((time(columns), columns) for columns in COLUMNS)
+
+
+def _positions(made: Convolution, columns: int) -> float:
+    """Those of the kernel that a tile sums; of a transposed one, in the mean of its phases."""
+    taps = number_at(product_of(made.windows.kernel))
+    if not made.transposed:
+        return taps
+    products = products_of_phases(made, columns, ())
+    return sum(taps for _, taps in products) / len(products)
+
+
+def _chunks(made: Convolution) -> int:
+    """Intervals of channels."""
+    return -(-number_at(made.windows.channels) // INTERVAL)
+
+
+def _interval_us(mode: Mode, columns: int) -> float:
+    return _INTERVAL_US[columns] * _PRODUCTS[PARTS[mode]]
 
 
 # Of an H100 (2026-11-26): microseconds of launches, of 64 channels at one tap in a tile of so many
-# columns, with two tiles on a multiprocessor or one, and of a tile's end; the library's rates with
-# channels last (118 to 284 TFLOP/s where TF32 is allowed), and its share of the speed of a copy.
+# columns, with two tiles on a multiprocessor or one, and of a tile's end (H200); the library's
+# rates with channels last (118 to 284 TFLOP/s where TF32 is allowed), and its share of a copy's.
 _LAUNCHES_US = 8.0
-_INTERVAL_US, _END_US, _TILES_AT_ONCE = {64: 0.83, 128: 0.46}, {64: 2.0, 128: 4.5}, {64: 2, 128: 1}
+_INTERVAL_US, _END_US, _TILES_AT_ONCE = {64: 0.83, 128: 0.46}, {64: 3.5, 128: 5.0}, {64: 2, 128: 1}
 _LIBRARY_RATES = {Mode.TF32: 185e12, Mode.FAITHFUL: 45e12}
 _LIBRARY_SHARE, _LIBRARY_US = 0.55, 5.0
 # What the host takes to call a convolution of ours with its tail, one of the library's, and another
@@ -368,12 +406,14 @@ def _packing_us(
 
 def _sums_us(made: Convolution, mode: Mode, target: Target, sizes: Sizes) -> float:
     """Of the tiles, in half waves where there are few, as sums are then made in parts."""
-    windows, columns = made.windows, schedule_of(made, mode).columns
-    filters, channels = (number_at(size, sizes) for size in (windows.filters, windows.channels))
+    windows, schedule = made.windows, schedule_of(made, mode, channels_first=True)
+    columns = schedule.columns
     rows, taps = (number_at(n, sizes) for n in (windows.rows, product_of(windows.kernel)))
-    products = products_of_phases(made, sizes) if made.transposed else [(rows, taps)]
-    across, of_channels = -(-filters // columns), -(-channels // INTERVAL)
-    tiles = [(-(-rows // _ROWS) * across, taps * of_channels) for rows, taps in products]
+    products = [(rows, taps)]
+    if made.transposed:
+        products = products_of_phases(made, schedule.phase_columns, sizes)
+    across = -(-number_at(windows.filters) * schedule.phase_columns // columns)
+    tiles = [(-(-rows // _ROWS) * across, taps * _chunks(made)) for rows, taps in products]
     if is_joined(made):
         tiles = [(-(-rows // _ROWS) * across, joined(made).intervals)]
     count = sum(each for each, _ in tiles)
@@ -383,8 +423,7 @@ def _sums_us(made: Convolution, mode: Mode, target: Target, sizes: Sizes) -> flo
         waves = math.ceil(2 * waves) / 2
     if intervals < _LEAST_IN_PARTS:
         waves = max(waves, 1.0)
-    interval_us = _INTERVAL_US[columns] * _PRODUCTS[PARTS[mode]]
-    return waves * (intervals * interval_us + _END_US[columns])
+    return waves * (intervals * _interval_us(mode, columns) + _END_US[columns])
 
 
 # Of the speed of a copy, where each channel is convolved by itself (H100, 2026-11-26): ours, and
