@@ -55,10 +55,10 @@ OPWELD_FN void put_octet(const float (&v)[8], float scale, half* to) {
     }
     uint4 word;  // nvcc would take a copy of the array apart
     memcpy(&word, upper, sizeof word);
-    __stcg(reinterpret_cast<uint4*>(to), word);
+    *reinterpret_cast<uint4*>(to) = word;
     if constexpr (kParts == 2) {
         memcpy(&word, lower, sizeof word);
-        __stcg(reinterpret_cast<uint4*>(to + 64 / kParts), word);
+        *reinterpret_cast<uint4*>(to + 64 / kParts) = word;
     }
 }
 

@@ -57,6 +57,7 @@ struct JoinedPixels {
         pitch = aligned(remainders * length, c.kernel[2] * step, 32);
     }
     static int aligned(int least, int to, int by) { return least + ((to - least) & (by - 1)); }
+    // Whether a row of so many columns does, which is laid out.
     bool fits() {
         const Convolution& c = by.from;
         constexpr int64_t kFar = 1 << 24;
