@@ -173,7 +173,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_packed_as_before(name: str) -> None:
+def test_packed_as_numpy_packs(name: str) -> None:
     case, rows = CASES[name]
     x = normal(case.batch, case.channels, *case.size)
     for i, layout in enumerate(layouts(x)):
