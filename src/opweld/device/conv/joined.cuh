@@ -67,33 +67,35 @@ struct JoinedTaps : AllTaps {
 };
 
 // @JoinedPixels deps: JoinedRows, Spots, pack_values
-// As PixelsOf. A block packs an interval of some columns of a row: 16 threads that of one column.
+// As PixelsOf. A block packs an interval of some columns of a row: kThreads that of one column.
+template <int kWidth>
 struct JoinedPixels {
-    static constexpr int kColumns = 128;
+    static constexpr int kThreads = kWidth / 4, kColumns = 128 * kInterval / kWidth;
     JoinedRows by;
     int64_t segments, intervals;
 
     explicit JoinedPixels(const JoinedRows& by)
         : by(by),
           segments((by.to.size[2] + kColumns - 1) / kColumns),
-          intervals(interval_count(by.to.channels)) {}
+          intervals(interval_count(by.to.channels, kWidth)) {}
     int64_t num_blocks() const {
         return by.to.batches * by.to.size[0] * by.to.size[1] * segments * intervals;
     }
     template <int kParts>
     __device__ __forceinline__ void pack(int64_t block, half* packed, float* scale) const;
 };
+template <int kWidth>
 template <int kParts>
-__device__ __forceinline__ void JoinedPixels::pack(int64_t block, half* packed,
-                                                   float* scale) const {
+__device__ __forceinline__ void JoinedPixels<kWidth>::pack(int64_t block, half* packed,
+                                                           float* scale) const {
     const Convolution &c = by.from, &to = by.to;
     const int64_t segment = block / intervals, line = segment / segments, rest = line / to.size[1];
     const int64_t image = rest / to.size[0];
     const int row = int(line - rest * to.size[1]), depth = int(rest - image * to.size[0]);
     const int begin = int(segment - line * segments) * kColumns;
     const int interval = int(block - segment * intervals);
-    const int first = begin + threadIdx.x / kSpotThreads;
-    const int k = interval * kInterval + threadIdx.x % kSpotThreads * 4;
+    const int first = begin + threadIdx.x / kThreads;
+    const int k = interval * kWidth + threadIdx.x % kThreads * 4;
     const auto* x = static_cast<const float*>(c.x) + image * c.batch;
     int64_t from[4];
     int across[4];
@@ -108,11 +110,11 @@ __device__ __forceinline__ void JoinedPixels::pack(int64_t block, half* packed,
                         : -(1 << 30);
     }
     const int64_t pixel = (int64_t(depth) * to.size[1] + row) * to.size[2];
-    const int64_t pitch = intervals * (kParts * kInterval);
+    const int64_t pitch = intervals * (kParts * kWidth);
     half* const own = packed + (image * to.pixels() + pixel) * pitch;
     float* const scales = scale + (image * intervals + interval) * to.pixels() + pixel;
 #pragma unroll 1
-    for (int i = 0; i < kColumns && begin + i < to.size[2]; i += 256 / kSpotThreads) {
+    for (int i = 0; i < kColumns && begin + i < to.size[2]; i += 256 / kThreads) {
         const int column = first + i;
         const bool exists = column < to.size[2];
         Four v{};
@@ -121,15 +123,15 @@ __device__ __forceinline__ void JoinedPixels::pack(int64_t block, half* packed,
             const int at = column * c.stride[2] + across[j];
             if (exists && unsigned(at) < unsigned(c.size[2])) v.x[j] = x[from[j] + at * c.pixel];
         }
-        pack_values<kParts, true>(v, exists, own + column * pitch, k, scales + column);
+        pack_values<kParts, true, kThreads>(v, exists, own + column * pitch, k, scales + column);
     }
 }
 
 // @JoinedTiles deps: JoinedPixels, JoinedTaps, WindowTiles, Windows, launch_fma_product, product_of_windows
 // As WindowTiles, of few channels: kRows rows of taps are joined, which are whole steps of stride.
-template <typename Mode, int kSpace, int kColumns, int kRows>
+template <typename Mode, int kSpace, int kColumns, int kRows, int kWidth = kInterval>
 struct JoinedTiles {
-    using Form = WindowTiles<Mode, kSpace, kColumns>;
+    using Form = WindowTiles<Mode, kSpace, kColumns, kWidth>;
     static constexpr bool kChannelsLast = false;
 
     static bool takes(const Convolution& c) {
@@ -149,7 +151,7 @@ struct JoinedTiles {
                                              stream);
         }
         const JoinedRows by(c, kRows);
-        return Form::launch_packed(by.to, JoinedTaps(by), JoinedPixels(by), workspace, sink,
+        return Form::launch_packed(by.to, JoinedTaps(by), JoinedPixels<kWidth>(by), workspace, sink,
                                    stream);
     }
 };

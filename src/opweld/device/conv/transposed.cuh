@@ -208,9 +208,9 @@ struct TapsOfPhase : AllTaps {
         return weight.place(taps.of[phase], phase, channel, tap);
     }
 };
-template <int kSpace>
-OPWELD_FN TileAt tile_at(const WindowLoader<kSpace, TapsOfPhase>& loader, const TileGrid& grid,
-                         int index) {
+template <int kSpace, int kWidth>
+OPWELD_FN TileAt tile_at(const WindowLoader<kSpace, TapsOfPhase, kWidth>& loader,
+                         const TileGrid& grid, int index) {
     TileAt tile(grid, index);
     const int intervals = loader.taps_of.taps.of[tile.batch].taps() * loader.of_channels;
     tile.first = 0, tile.last = intervals;
@@ -299,8 +299,8 @@ struct PhaseTiles {
         int64_t taps = 0;
         for (int n = 0; n < all.count(); ++n) taps += all.taps.of[n].taps();
         pixels = Form::Pixels::take(c, space);
-        filters =
-            PackedFilters::take<kParts>(c.channels, num_filters * c.taps(), num_filters, space);
+        filters = PackedFilters::take<kParts, Form::kWidth>(c.channels, num_filters * c.taps(),
+                                                            num_filters, space);
         splits = parts_of_windows<typename Form::T>(rows, c.filters,
                                                     taps * pixels.of_channels / all.count());
         parts = space.take<float>(splits > 1 ? splits * rows * c.filters : 0);
@@ -332,7 +332,8 @@ struct PhaseTiles {
                                              PhasedWindows{table}, sink, nullptr, stream);
         }
         const TapsOfPhase taps_of(all.taps, weight);
-        const int error = Form::pack(c, taps_of, PixelsOf(c), pixels, filters, num_filters, stream);
+        const int error =
+            Form::pack(c, taps_of, PixelsOf<Form::kWidth>(c), pixels, filters, num_filters, stream);
         if (error) return error;
         return in_parts(sink, splits, parts, nullptr, stream, [&](const auto& to) {
             return Form::launch_all(c, taps_of, all.count(), pixels, filters, splits, to, stream);

@@ -31,12 +31,13 @@ struct Sums {
 // scratch += 16 kSteps values of k of a chunk of a times b^T, from its step `first` on, of operands
 // in kParts: the small products first. Every product is exact, but the tensor core cuts a sum after
 // 25 bits.
-template <int kParts, int kSteps, int kCount>
+template <int kParts, int kSteps, int kChunkBytes = 128, int kCount>
 OPWELD_FN void multiply_split(float (&scratch)[kCount], const unsigned char* a_rows,
                               const unsigned char* b_rows, int first, int add) {
     const Type<half> type;
     // 16 values are 32 bytes, 2 of the descriptor's units; the lower parts are 64 bytes on.
-    const uint64_t a = tile_descriptor(a_rows) + 2 * first, b = tile_descriptor(b_rows) + 2 * first;
+    const uint64_t a = tile_descriptor<kChunkBytes>(a_rows) + 2 * first;
+    const uint64_t b = tile_descriptor<kChunkBytes>(b_rows) + 2 * first;
     if constexpr (kParts == 2) {
 #pragma unroll
         for (int step = 0; step < kSteps; ++step) {
@@ -73,7 +74,7 @@ template <typename T, int kPiece>
 OPWELD_FN void sum_promoted(Sums<T::kTileN, kPiece>& sums, typename T::Memory& memory,
                             Ring<T::kStages>& ring, int group, int first, float upper,
                             float lower) {
-    constexpr int kDepth = Chunks<typename T::Mode>::kDepth;
+    constexpr int kDepth = T::Depth::kDepth;
     constexpr int kChunks = T::kPromoted < kDepth ? 1 : T::kPromoted / kDepth;
     constexpr int kSteps = (T::kPromoted < kDepth ? T::kPromoted : kDepth) / 16;
     const bool to_end = first + kSteps == kDepth / 16;
@@ -90,9 +91,9 @@ OPWELD_FN void sum_promoted(Sums<T::kTileN, kPiece>& sums, typename T::Memory& m
         for (int chunk = 0; chunk < kChunks; ++chunk) {
             if (piece == 0 && first == 0) memory.full[now.stage].wait(now.parity);
             const auto& stage = memory.stage[now.stage];
-            multiply_split<T::Mode::kParts, kSteps>(scratch, stage.a + group * 64 * kChunkBytes,
-                                                    stage.b + piece * kPiece * kChunkBytes, first,
-                                                    chunk > 0);
+            multiply_split<T::Mode::kParts, kSteps, T::kChunkBytes>(
+                scratch, stage.a + group * 64 * T::kChunkBytes,
+                stage.b + piece * kPiece * T::kChunkBytes, first, chunk > 0);
             if (release && chunk > 0) {
                 wgmma_wait<1>();
                 consumer_release<T>(memory, before.stage, blocks);
@@ -115,13 +116,13 @@ OPWELD_FN void sum_promoted(Sums<T::kTileN, kPiece>& sums, typename T::Memory& m
 template <typename T, int kPiece, typename RowScales>
 OPWELD_FN void sum_split(Sums<T::kTileN, kPiece>& sums, typename T::Memory& memory,
                          Ring<T::kStages>& ring, const TileAt& tile, int group, RowScales& rows) {
-    constexpr int kSteps = T::kPromoted / 16, kStepsOfChunk = Chunks<typename T::Mode>::kDepth / 16;
+    constexpr int kSteps = T::kPromoted / 16, kStepsOfChunk = T::Depth::kDepth / 16;
 #pragma unroll 1
     for (int interval = tile.first; interval < tile.last; ++interval) {
         float upper, lower;
         rows.next(upper, lower);
 #pragma unroll
-        for (int part = 0; part < kInterval / T::kPromoted; ++part) {
+        for (int part = 0; part < T::kWidth / T::kPromoted; ++part) {
             sum_promoted<T, kPiece>(sums, memory, ring, group, part * kSteps % kStepsOfChunk, upper,
                                     lower);
         }
@@ -134,7 +135,7 @@ OPWELD_FN void sum_split(Sums<T::kTileN, kPiece>& sums, typename T::Memory& memo
 template <typename T, int kPiece, typename RowScales>
 OPWELD_FN void sum_ahead(Sums<T::kTileN, kPiece>& sums, typename T::Memory& memory,
                          Ring<T::kStages>& ring, const TileAt& tile, int group, RowScales& rows) {
-    static_assert(kPiece == T::kTileN && T::Mode::kParts == 1 && T::kPromoted == kInterval);
+    static_assert(kPiece == T::kTileN && T::Mode::kParts == 1 && T::kPromoted == T::kWidth);
     const typename T::Blocks blocks;
     struct Part {
         float sums[kPiece / 2], upper, lower;
@@ -146,8 +147,8 @@ OPWELD_FN void sum_ahead(Sums<T::kTileN, kPiece>& sums, typename T::Memory& memo
         const auto& stage = memory.stage[ring.stage];
         pin(part.sums);
         wgmma_fence();
-        multiply_split<1, kInterval / 16>(part.sums, stage.a + group * 64 * kChunkBytes, stage.b, 0,
-                                          0);
+        multiply_split<1, T::kWidth / 16, T::kChunkBytes>(
+            part.sums, stage.a + group * 64 * T::kChunkBytes, stage.b, 0, 0);
         ring.advance();
     };
     const auto end = [&](Part& part) {
@@ -194,7 +195,7 @@ OPWELD_FN void sum_whole(Sums<T::kTileN, kPiece>& sums, typename T::Memory& memo
     for (int interval = tile.first; interval < tile.last; ++interval) {
         memory.full[ring.stage].wait(ring.parity);
         const auto& stage = memory.stage[ring.stage];
-        const uint64_t a = tile_descriptor(stage.a + group * 64 * kChunkBytes);
+        const uint64_t a = tile_descriptor(stage.a + group * 64 * T::kChunkBytes);
         const uint64_t b = tile_descriptor(stage.b);
         pin(value);
         wgmma_fence();
