@@ -125,10 +125,10 @@ OPWELD_FN void put_parts(half* row, int64_t place, const Four& v) {
 // @lies_across deps: Operand
 // Whether rows of an operand lie nearer in memory than neighbours along k, and the operand with one
 // in place of the other.
-static __host__ __device__ __forceinline__ bool lies_across(const Operand& from) {
+[[maybe_unused]] static __host__ __device__ __forceinline__ bool lies_across(const Operand& from) {
     return from.row < from.inner;
 }
-static __host__ __device__ __forceinline__ Operand turned(const Operand& from) {
+[[maybe_unused]] static __host__ __device__ __forceinline__ Operand turned(const Operand& from) {
     return {from.data, from.batch, from.inner, from.row};
 }
 
