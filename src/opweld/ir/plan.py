@@ -9,7 +9,7 @@ from .expr import Size, evaluate, symbols_of
 from .expr import product as product_of
 from .graph import Graph, Node
 from .kernels.attention import Attention
-from .kernels.convolution import Convolution
+from .kernels.convolution import INTERVAL, Convolution
 from .kernels.product import FormRow, Mode, Product, RowsProduct
 from .views import behind_views, is_copy, is_free_view
 
@@ -66,18 +66,21 @@ class ContractionSchedule:
 class ConvolutionSchedule:
     """How a convolution is made: on the tensor cores, in tiles of so many `columns`, its filters;
     with 0, each channel by itself. Its epilogue takes `lanes` neighbours at once. With `rows` the
-    taps across, of so many rows below each other, are joined with the channels.
+    taps across, of so many rows below each other, are joined with the channels, of which `width`
+    are multiplied under one scale.
     """
 
     mode: Mode
     columns: int
     lanes: int
     rows: int = 0
+    width: int = INTERVAL
 
     def __str__(self) -> str:
         how = f"{self.columns} filters a tile" if self.columns else "each channel by itself"
         joined = f", taps of {self.rows} rows together" if self.rows else ""
-        return f"mode {self.mode.value}, {how}{joined}, vector width {self.lanes}"
+        narrow = f", intervals of {self.width} channels" if self.width != INTERVAL else ""
+        return f"mode {self.mode.value}, {how}{joined}{narrow}, vector width {self.lanes}"
 
 
 @dataclass(frozen=True, slots=True)

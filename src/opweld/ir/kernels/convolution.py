@@ -18,7 +18,9 @@ from .product import Mode
 COLUMNS = (64, 128)
 """How many filters a tile of the tensor cores has."""
 INTERVAL = 64
-"""Channels that share a scale."""
+"""Channels that share a scale, where they are not few."""
+WIDTHS = (16, 32, INTERVAL)
+"""How many channels an interval may have; where values have two parts, the most."""
 MOST_ALONG_AXES = 64
 """The most positions of a kernel along its three axes together, of which those that a convolution
 has not have one: of each output pixel one mask says which of them are in the image.
@@ -164,7 +166,7 @@ class Convolving:
     depthwise convolution. `epilogue` takes an element at a place of the result, over operands of
     any strides; `axes` has for each of these those of the result that its own lie along. `order`
     has, for each axis of `shape`, that of the first tensor which it writes. Of `rows` rows the taps
-    across are joined with the channels; 0 for none.
+    across are joined with the channels; 0 for none. `width` channels share a scale, one of WIDTHS.
     """
 
     group: str
@@ -180,6 +182,7 @@ class Convolving:
     shape: tuple[Size, ...]
     order: tuple[int, ...]
     rows: int = 0
+    width: int = INTERVAL
 
     @property
     def depthwise(self) -> bool:

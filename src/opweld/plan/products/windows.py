@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from ...ir.attrs import Operand
@@ -16,19 +15,18 @@ from ...ir.kernels.convolution import (
     COLUMNS,
     FAR,
     INTERVAL,
-    MOST_ALONG_AXES,
     MOST_STRIDE,
     TRANSPOSED,
     Convolution,
-    has_mask,
 )
 from ...ir.kernels.product import PARTS, Mode
 from ...ir.ops import Op
 from ...ir.plan import Conditions, ConvolutionSchedule, Sizes, number_at
 from ...ir.types import DType
 from ...target import Target
-from .joined import LEAST_CHANNELS, is_joined, joined
+from .joined import interval_cost, is_joined, joined, width_of
 from .recognised import NoProduct
+from .tap_by_tap import OUT_OF_RANGE, is_near, why_not_taps
 from .transposed import TRANSPOSED_PLACES, products_of_phases, require_phases
 
 SPACES = {
@@ -152,8 +150,8 @@ def mode_of(call: Node, made: Convolution, target: Target, conditions: Condition
     return mode
 
 
-def require_form(made: Convolution) -> None:
-    """That the kernel takes it. Raises NoProduct."""
+def require_form(made: Convolution, mode: Mode) -> None:
+    """That the kernel takes it in this mode. Raises NoProduct."""
     windows = made.windows
     sizes = (*windows.kernel, windows.channels, windows.filters)
     if any(not isinstance(size, int) for size in sizes):
@@ -162,37 +160,18 @@ def require_form(made: Convolution) -> None:
         return
     if made.transposed:
         return require_phases(made)
-    if is_joined(made):
-        return _require_joined(made)
-    if number_at(windows.channels) < LEAST_CHANNELS:
-        raise NoProduct(f"of fewer than {LEAST_CHANNELS} channels")
-    if not has_mask(*map(number_at, windows.kernel)):
-        raise NoProduct(f"its kernel has more than {MOST_ALONG_AXES} positions along its axes")
-    if not _is_near(made) or max(made.stride) > MOST_STRIDE:
-        raise NoProduct("its windows or strides are out of the copy engine's range")
+    if is_joined(made, mode):
+        return _require_joined(made, mode)
+    if reason := why_not_taps(made):
+        raise NoProduct(reason)
 
 
-def _require_joined(made: Convolution) -> None:
+def _require_joined(made: Convolution, mode: Mode) -> None:
     """As require_form, where taps are joined: packing them sees to windows, but for their depth."""
-    if joined(made).max_offset >= FAR[len(made.out)]:
+    if joined(made, mode).max_offset >= FAR[len(made.out)]:
         raise NoProduct("its windows are out of the copy engine's range")
-    if len(made.out) == 3 and (not _is_near(made, 1) or made.stride[0] > MOST_STRIDE):
-        raise NoProduct("its windows or strides are out of the copy engine's range")
-
-
-def _is_near(made: Convolution, axes: int = 3) -> bool:
-    """Whether the first and the last window begin where the copy engine can, and its offsets are
-    large enough, along the first `axes` of space.
-    """
-    far = FAR[len(made.out)]
-    numbers = zip(made.windows.kernel, made.stride, made.padding, made.dilation, strict=True)
-    for taps, stride, padding, dilation in islice(numbers, axes):
-        max_offset = (number_at(taps) - 1) * dilation
-        # From the last pixel to where the last window begins; strides may leave pixels out.
-        last = padding - max_offset
-        if max_offset >= far or padding > far or last >= far or last - (stride - 1) < -far:
-            return False
-    return True
+    if len(made.out) == 3 and (not is_near(made, 1) or made.stride[0] > MOST_STRIDE):
+        raise NoProduct(OUT_OF_RANGE)
 
 
 def is_ours(call: Node, target: Target, conditions: Conditions, followed: bool) -> bool:
@@ -208,7 +187,7 @@ def _made_and_mode(call: Node, target: Target, conditions: Conditions) -> tuple[
     """What a kernel of ours would compute, and how. Raises NoProduct."""
     made = convolution_of(call)
     mode = mode_of(call, made, target, conditions)
-    require_form(made)
+    require_form(made, mode)
     return made, mode
 
 
@@ -239,20 +218,26 @@ def _times(
 
 
 def schedule_of(made: Convolution, mode: Mode) -> ConvolutionSchedule:
-    """The narrower tile where it has all filters; as many neighbours at once as divide them."""
+    """The narrower tile where it has all filters; as many neighbours at once as divide them. Of
+    joined taps the cheapest rows and intervals, else the narrowest intervals with all channels.
+    """
     filters = number_at(made.windows.filters)
     columns = next((each for each in COLUMNS if filters <= each), COLUMNS[-1])
     widest = (2, 1) if made.depthwise else (4, 2, 1)
     lanes = next(lanes for lanes in widest if filters % lanes == 0)
     if made.depthwise:
         return ConvolutionSchedule(mode, 0, lanes)
-    rows = joined(made).rows if is_joined(made) else 0
-    return ConvolutionSchedule(mode, columns, lanes, rows)
+    if not is_joined(made, mode):
+        width = width_of(number_at(made.windows.channels), mode)
+        return ConvolutionSchedule(mode, columns, lanes, width=width)
+    found = joined(made, mode)
+    return ConvolutionSchedule(mode, columns, lanes, found.rows, found.width)
 
 
 # Of an H100 (2026-11-26): microseconds of launches, of 64 channels at one tap in a tile of so many
 # columns, with two tiles on a multiprocessor or one, and of a tile's end; the library's rates with
-# channels last (118 to 284 TFLOP/s where TF32 is allowed), and its share of the speed of a copy.
+# channels last (118 to 284 TFLOP/s where TF32 is allowed), and its share of the speed of a copy. Of
+# intervals of fewer channels nothing is measured yet: interval_cost is an estimate.
 _LAUNCHES_US = 8.0
 _INTERVAL_US, _END_US, _TILES_AT_ONCE = {64: 0.83, 128: 0.46}, {64: 2.0, 128: 4.5}, {64: 2, 128: 1}
 _LIBRARY_RATES = {Mode.TF32: 185e12, Mode.FAITHFUL: 45e12}
@@ -357,25 +342,33 @@ def _library_rate(made: Convolution, mode: Mode) -> float:
 def _packing_us(
     made: Convolution, mode: Mode, read_us: float, target: Target, sizes: Sizes
 ) -> float:
-    """Reading x, and writing of as many bytes as it has; of joined taps each output pixel has its
+    """Reading x, and writing its intervals of channels; of joined taps each output pixel has its
     own, which are read again.
     """
-    if not is_joined(made):
-        return read_us * (1 + PARTS[mode] / 2)
-    values = number_at(made.windows.rows, sizes) * joined(made).packed * INTERVAL
-    return read_us + 2 * values * 2 * PARTS[mode] / target.copy_bytes_per_s * 1e6
+    if is_joined(made, mode):
+        found = joined(made, mode)
+        values = 2 * number_at(made.windows.rows, sizes) * found.packed * found.width
+    else:
+        channels, pixels = (
+            number_at(size, sizes)
+            for size in (made.windows.channels, made.windows.batch * product_of(made.windows.space))
+        )
+        width = width_of(channels, mode)
+        values = pixels * -(-channels // width) * width
+    return read_us + values * 2 * PARTS[mode] / target.copy_bytes_per_s * 1e6
 
 
 def _sums_us(made: Convolution, mode: Mode, target: Target, sizes: Sizes) -> float:
     """Of the tiles, in half waves where there are few, as sums are then made in parts."""
-    windows, columns = made.windows, schedule_of(made, mode).columns
+    windows, schedule = made.windows, schedule_of(made, mode)
+    columns, width = schedule.columns, schedule.width
     filters, channels = (number_at(size, sizes) for size in (windows.filters, windows.channels))
     rows, taps = (number_at(n, sizes) for n in (windows.rows, product_of(windows.kernel)))
     products = products_of_phases(made, sizes) if made.transposed else [(rows, taps)]
-    across, of_channels = -(-filters // columns), -(-channels // INTERVAL)
+    across, of_channels = -(-filters // columns), -(-channels // width)
     tiles = [(-(-rows // _ROWS) * across, taps * of_channels) for rows, taps in products]
-    if is_joined(made):
-        tiles = [(-(-rows // _ROWS) * across, joined(made).intervals)]
+    if schedule.rows:
+        tiles = [(-(-rows // _ROWS) * across, joined(made, mode).intervals)]
     count = sum(each for each, _ in tiles)
     intervals = sum(each * depth for each, depth in tiles) / max(count, 1)
     waves = count / (target.multiprocessors * _TILES_AT_ONCE[columns])
@@ -383,7 +376,7 @@ def _sums_us(made: Convolution, mode: Mode, target: Target, sizes: Sizes) -> flo
         waves = math.ceil(2 * waves) / 2
     if intervals < _LEAST_IN_PARTS:
         waves = max(waves, 1.0)
-    interval_us = _INTERVAL_US[columns] * _PRODUCTS[PARTS[mode]]
+    interval_us = _INTERVAL_US[columns] * interval_cost(width) * _PRODUCTS[PARTS[mode]]
     return waves * (intervals * interval_us + _END_US[columns])
 
 
