@@ -92,7 +92,10 @@ FAULTS = {
         "* c.stride[axis] - c.padding[axis];",
         "- c.padding[axis];",
     ),
-    "taps that are not shown": ("shown >> tap & 1", "shown >> (tap + 1) & 1"),
+    "taps that are not shown": (
+        "(first_bit(kernel, axis) + at[axis])",
+        "(first_bit(kernel, axis) + at[axis] + 1)",
+    ),
     "the scales of a tap": (
         "at[0] * c.dilation[0] * c.size[1] + at[1] * c.dilation[1]",
         "at[0] * c.dilation[0] * c.size[1] + at[1]",
@@ -167,8 +170,8 @@ FAULTS_ELSEWHERE: dict[str, tuple[Check, Form, str, str]] = {
     "columns of sums that are summed in float32": (
         of_a_filter_that_does_not_fit,
         NARROW,
-        "weights += 8 * stride",
-        "weights += 4 * stride",
+        "weight += step)",
+        "weight += step / 2)",
     ),
     "rows of sums that are summed in float32": (
         of_a_filter_that_does_not_fit,
@@ -176,7 +179,12 @@ FAULTS_ELSEWHERE: dict[str, tuple[Check, Form, str, str]] = {
         "/ 8 * 4 + 2 * row + i % 2] +=",
         "/ 8 * 4 + 2 - 2 * row + i % 2] +=",
     ),
-    "scales of what is not shown": (huge_at_the_edge, NARROW, "shown >> tap & 1 ?", "true ?"),
+    "scales of what is not shown": (
+        huge_at_the_edge,
+        NARROW,
+        "(shown & position) == position;",
+        "true;",
+    ),
     "the edge of an image in float32": (
         of_many_scales,
         CHAIN,

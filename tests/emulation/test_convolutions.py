@@ -251,7 +251,7 @@ def flat(
 
 # What the copy engine, or a mask, just takes, and what it does not.
 LIMITS = {
-    "taps": (flat(70, 64), flat(70, 65)),
+    "taps": (flat(70, 62), flat(70, 63)),
     "a stride": (flat(20, 1, stride=8), flat(20, 1, stride=9)),
     "padding": (flat(9, 2, padding=128), flat(9, 2, padding=129)),
     "padding behind": (flat(9, 2, padding=0, behind=128), flat(9, 2, padding=0, behind=129)),

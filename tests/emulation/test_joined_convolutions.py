@@ -125,6 +125,17 @@ class TestCalls:
         odds = np.zeros(x.shape), weight != self.weight
         require_float32_where(*odds, found, STEM.how, self.x, weight)
 
+    @pytest.mark.parametrize("odd", [np.inf, np.nan])
+    def test_joined_rows_behind_a_kernel_are_not_seen(self, odd: float) -> None:
+        """Of four rows three are joined: two of the second three are no taps."""
+        case = Case(1, 3, (12, 9), 6, (4, 3), windows(2))
+        x, weight = case.operands
+        x[0, 1, 6, 4] = odd
+        found, _ = convolve(x, weight, case.how, form=Form(rows=3))
+        seen = np.zeros(found.shape[:3], bool)
+        seen[0, 3:7, 2:5] = True
+        np.testing.assert_array_equal(np.isfinite(found).all(-1), ~seen)
+
     def test_digits_that_count_and_are_lost_are_float32s(self) -> None:
         x, weight = self.x.copy(), self.weight.copy()
         x[:, 0] *= 1e9

@@ -99,23 +99,23 @@ FAULTS: dict[str, tuple[Check, str, str]] = {
     "the steps of the epilogue": (with_uneven_axes, "q * stride[axis] +", "q +"),
     "elements that a phase has not": (
         with_uneven_axes,
-        "inside = inside && o < size[axis];",
-        "inside = inside && o <= size[axis];",
+        "else if (o >= size[axis]) count = 0;",
+        "else if (o > size[axis]) count = 0;",
     ),
     "the order of taps": (
         with_uneven_axes,
-        "(own.kernel[axis] - 1 - i) * step[axis]",
+        "(taps - 1 - i) * step[axis]",
         "i * step[axis]",
     ),
     "the first tap": (
         with_uneven_axes,
-        "(first[phase][axis] +",
-        "((first[phase][axis] + 1) % 2 +",
+        "at += (begin +",
+        "at += ((begin + 1) % 2 +",
     ),
     "the steps of taps": (
         with_uneven_axes,
-        "(own.kernel[axis] - 1 - i) * step[axis]",
-        "(own.kernel[axis] - 1 - i)",
+        "(taps - 1 - i) * step[axis]",
+        "(taps - 1 - i)",
     ),
     "where windows begin": (with_uneven_axes, "* d - r - p) / s;", "* d - p) / s;"),
     "where windows of a phase begin": (
@@ -170,13 +170,13 @@ FAULTS: dict[str, tuple[Check, str, str]] = {
     ),
     "filters of a phase that are summed in float32": (
         of_a_weight_that_does_not_fit,
-        "number % c.filters * weight.filter",
+        "number % c.filters / kColumns * weight.filter",
         "number % 2 * weight.filter",
     ),
     "memory of parts": (
         in_parts,
-        "splits > 1 ? splits * rows * c.filters : 0);\n    }\n    static bool takes_all",
-        "splits > 1 ? rows * c.filters : 0);\n    }\n    static bool takes_all",
+        "splits > 1 ? splits * rows * c.filters : 0);\n    }\n    static bool takes",
+        "splits > 1 ? rows * c.filters : 0);\n    }\n    static bool takes",
     ),
 }
 

@@ -23,7 +23,7 @@ struct {name}_element {{
   using Operands = op::Types<op::Along<const float, {axes}>, op::Along<const float, {last}>,
                              op::Along<float, {axes}>, op::Along<float, {axes}>>;
   static constexpr int kRank = {rank}, kWidth = {lanes};
-  static inline op::TransposedWindows<{space}> kWindows;
+  static inline op::TransposedWindows<{space}, {phases}> kWindows;
   OPWELD_FN void of(float product, float residual, float shift, float& result, float& beside) {{
     result = product;
     beside = residual + shift;
@@ -69,17 +69,20 @@ struct Chain : op::WindowTiles<op::Tf32, 2, 64> {
 """
 
 
-def name_of(form: Form, space: int, lanes: int) -> str:
-    return f"transposed_{form.name}_{space}_{lanes}"
+def name_of(form: Form, space: int, lanes: int, phases: int = 1) -> str:
+    return f"transposed_{form.name}_{space}_{lanes}_{phases}"
 
 
 @cache
-def text(form: Form, space: int = 2, lanes: tuple[int, ...] = (1, 4)) -> str:
-    """The device library's part and a launcher for each number of lanes, of `space` axes."""
+def text(form: Form, space: int = 2, lanes: tuple[int, ...] = (1, 4), phases: int = 1) -> str:
+    """The device library's part and a launcher for each number of lanes, of `space` axes, with so
+    many `phases` as columns of a filter.
+    """
     numbers = {"form": form.type, "space": space, "rank": space + 2, "last": space + 1}
+    numbers["phases"] = phases
     axes = ", ".join(map(str, range(space + 2)))
     users = [
-        FUNCTOR.format(name=name_of(form, space, count), lanes=count, axes=axes, **numbers)
+        FUNCTOR.format(name=name_of(form, space, count, phases), lanes=count, axes=axes, **numbers)
         for count in lanes
     ]
     is_chain = form == CHAIN
@@ -215,22 +218,28 @@ def _memory(x: np.ndarray) -> np.ndarray:
     return np.lib.stride_tricks.as_strided(x, (reach(x),), (x.itemsize,)).copy()
 
 
-def others_of(how: Case, residual: np.ndarray | None = None) -> list[np.ndarray]:
+def others_of(
+    how: Case, residual: np.ndarray | None = None, channels_first: bool = False
+) -> list[np.ndarray]:
     """What the functor reads, and its results full of NaN."""
     shift = np.arange(1, how.filters + 1, dtype=np.float32)
     if residual is None:
         count = int(np.prod(how.shape))
         residual = (1000 * np.arange(1, count + 1, dtype=np.float32)).reshape(how.shape)
-    return [residual, shift, *(np.full(how.shape, np.nan, np.float32) for _ in range(2))]
+    shape = (how.batch, how.filters, *how.out) if channels_first else how.shape
+    results = [np.full(shape, np.nan, np.float32) for _ in range(2)]
+    if channels_first:
+        results = [np.moveaxis(each, 1, -1) for each in results]
+    return [residual, shift, *results]
 
 
-def workspace_bytes(how: Case, form: Form = NARROW, **options: Any) -> int:
+def workspace_bytes(how: Case, form: Form = NARROW, phases: int = 1, **options: Any) -> int:
     """What a call needs."""
     x, weight = how.operands
     numbers, found = numbers_of(how, x, weight, *others_of(how)), np.zeros(1, np.int64)
     space = len(how.size)
-    launcher = f"{name_of(form, space, 1)}_needs"
-    emulate(text(form, space), launcher, [numbers, found], **options)
+    launcher = f"{name_of(form, space, 1, phases)}_needs"
+    emulate(text(form, space, phases=phases), launcher, [numbers, found], **options)
     return int(found[0])
 
 
@@ -243,6 +252,8 @@ def convolve(
     lanes: int | None = None,
     residual: np.ndarray | None = None,
     source: str | None = None,
+    phases: int = 1,
+    channels_first: bool = False,
     multiprocessors: int = 4,
     **options: Any,
 ) -> np.ndarray:
@@ -250,15 +261,17 @@ def convolve(
     and workspace are full of NaN before; what stands beside the sums was read at their places.
     """
     space, options = len(how.size), options | {"multiprocessors": multiprocessors}
-    others = others_of(how, residual)
+    others = others_of(how, residual, channels_first)
     lanes = lanes or (1 if how.filters % 4 else 4)
-    name, source = name_of(form, space, lanes), source or text(form, space)
+    name = name_of(form, space, lanes, phases)
+    source = source or text(form, space, phases=phases)
     numbers, bytes_ = numbers_of(how, x, weight, *others), np.zeros(1, np.int64)
     emulate(source, f"{name}_needs", [numbers, bytes_], **options)
     workspace = np.full(int(bytes_[0]) // 4, np.nan, np.float32)
     operands = [_memory(each) for each in (x, weight, *others[:2])]
     result, beside = others[2:]
-    emulate(source, name, [*operands, numbers, result, beside, workspace], **options)
+    written = [np.moveaxis(each, -1, 1) if channels_first else each for each in others[2:]]
+    emulate(source, name, [*operands, numbers, *written, workspace], **options)
     np.testing.assert_array_equal(beside, np.broadcast_to(others[0] + others[1], how.shape))
     return result
 

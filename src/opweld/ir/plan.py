@@ -66,19 +66,24 @@ class ContractionSchedule:
 class ConvolutionSchedule:
     """How a convolution is made: on the tensor cores, in tiles of so many `columns`, its filters;
     with 0, each channel by itself. Its epilogue takes `lanes` neighbours at once. With `rows` the
-    taps across, of so many rows below each other, are joined with the channels, of which `width`
-    are multiplied under one scale.
+    taps across, of so many rows below each other, are joined with the channels. Of a transposed
+    one the phases along the last axis are `phase_columns` of a filter, or products of their own.
+    `width` channels are multiplied under one scale.
     """
 
     mode: Mode
     columns: int
     lanes: int
     rows: int = 0
+    phase_columns: int = 1
     width: int = INTERVAL
 
     def __str__(self) -> str:
         how = f"{self.columns} filters a tile" if self.columns else "each channel by itself"
         joined = f", taps of {self.rows} rows together" if self.rows else ""
+        if self.phase_columns > 1:
+            how = f"{self.columns // self.phase_columns} filters a tile"
+            joined += f", {self.phase_columns} phases of each beside each other"
         narrow = f", intervals of {self.width} channels" if self.width != INTERVAL else ""
         return f"mode {self.mode.value}, {how}{joined}{narrow}, vector width {self.lanes}"
 

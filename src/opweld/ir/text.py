@@ -128,6 +128,8 @@ def _(value: Convolving) -> str:
     ]
     if value.rows:
         lines.append(f"  taps of {value.rows} rows joined")
+    if value.phase_columns > 1:
+        lines.append(f"  {value.phase_columns} phases of a filter beside each other")
     if value.width != INTERVAL:
         lines.append(f"  intervals of {value.width} channels")
     if value.order != tuple(range(len(value.shape))):

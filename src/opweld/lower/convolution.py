@@ -37,6 +37,7 @@ def lower_convolution(origins: Origins, group: Group) -> Convolving:
         shape=anchor.type.shape,
         order=order,
         rows=schedule.rows,
+        phase_columns=schedule.phase_columns,
         width=schedule.width,
     )
 

@@ -211,11 +211,15 @@ def refusal_of_convolution(plan: Plan) -> str:
 
 
 @pytest.mark.parametrize(
-    ("kernel", "taken"), [((3, 3, 3), True), ((4, 4, 4), True), ((5, 5, 5), False)]
+    ("kernel", "taken"),
+    [((5, 5, 5), True), ((31, 32), True), ((32, 32), False), ((62,), True), ((63,), False)],
 )
-def test_a_mask_has_a_bit_for_each_position(kernel: tuple[int, ...], taken: bool) -> None:
+def test_a_mask_has_a_bit_for_each_position_of_an_axis(
+    kernel: tuple[int, ...], taken: bool
+) -> None:
     m = Make()
-    plan = planned(tail_of(m, conv(m, m.x("x", *VOLUME), 64, kernel)))
+    x = m.x("x", *VOLUME[:2], *(16, 64, 64)[-len(kernel) :])
+    plan = planned(tail_of(m, conv(m, x, 64, kernel)))
     assert bool(convolutions(plan)) == taken
 
 

@@ -33,14 +33,14 @@ from opweld.ir.expr import Size
 from opweld.ir.kernels.convolution import Convolving, phases_along
 from opweld.ir.kernels.product import Mode
 from opweld.ir.ops import Op
-from opweld.ir.plan import NO_CONDITIONS, GroupKind
+from opweld.ir.plan import NO_CONDITIONS, ConvolutionSchedule, GroupKind
 from opweld.ir.text import to_text
 from opweld.ir.types import DType, TensorType
 from opweld.ir.views import is_copy
 from opweld.lower import lower
 from opweld.plan.convolutions import with_explicit_biases
 from opweld.plan.layouts import in_channels_last
-from opweld.plan.products.windows import convolution_of, estimate_convolution
+from opweld.plan.products.windows import convolution_of, estimate_convolution, schedule_of
 from opweld.target import CPU, SM_80, SM_90A
 
 SPACES: dict[int, tuple[Size, ...]] = {
@@ -218,6 +218,41 @@ class TestRefusals:
         y = transposed(m, m.x("x", 64, 64, 64, 32), 1, (2, 2), last=True, stride=2)
         reason = refusal(m.relu(y))
         assert reason.startswith("a convolution that gains nothing as a kernel of ours: as 4 of")
+
+
+class TestPhaseColumns:
+    def columns(self, stride: int, kernel: int, filters: int, first: bool, **more: Any) -> int:
+        m = Make()
+        x = m.x("x", BATCH, 64, 32, 32)
+        made = convolution_of(transposed(m, x, filters, (kernel, kernel), stride=stride, **more))
+        return schedule_of(made, Mode.TF32, channels_first=first).phase_columns
+
+    @pytest.mark.parametrize(("stride", "columns"), [(1, 1), (2, 2), (3, 4), (4, 4), (5, 8)])
+    def test_results_with_their_channels_first(self, stride: int, columns: int) -> None:
+        assert self.columns(stride, stride + 1, 48, True) == columns
+
+    def test_of_many_filters_with_their_channels_last(self) -> None:
+        """Nothing is written apart, and of three positions each phase has two."""
+        assert self.columns(2, 4, 128, False, padding=1) == 1
+        assert self.columns(2, 4, 32, False, padding=1) == 2
+
+    def test_taps_that_are_not_neighbours(self) -> None:
+        assert self.columns(2, 3, 48, True, dilation=3) == 1
+        assert self.columns(2, 3, 48, True, dilation=2) == 2
+
+    def test_positions_that_no_mask_has(self) -> None:
+        assert self.columns(2, 62, 48, True) == 2
+        assert self.columns(2, 63, 48, True) == 1
+
+    def test_a_kernel_that_writes_eagers_order(self) -> None:
+        m = Make()
+        y = transposed(m, m.x("x", *SPACES[2]), 48, (4, 4), stride=2)
+        group = one(m.relu(y))
+        assert isinstance(group.schedule, ConvolutionSchedule)
+        assert group.schedule.phase_columns == 2
+        assert str(group.schedule).startswith(
+            "mode tf32, 64 filters a tile, 2 phases of each beside each other"
+        )
 
 
 class TestEstimates:

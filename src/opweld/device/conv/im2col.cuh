@@ -195,6 +195,7 @@ struct PixelScales {
 // the values of both operands in memory.
 using TapCounts = int[3];  // along each axis
 struct AllTaps {
+    static constexpr int kOfFilter = 1;  // columns
     __device__ __forceinline__ const TapCounts& kernel(const Convolution& c, int) const {
         return c.kernel;
     }
@@ -203,15 +204,15 @@ struct AllTaps {
                                            int channel) const {
         return value_at(c, image, at, channel);
     }
-    // Where a filter begins, how far from it the next one, and where its weight of a channel at a
-    // tap is from there, below 0 where there is none.
+    // Where the filter of a column begins, how far from it the next one, and where the column's
+    // weight of a channel at a tap is from there, below 0 where there is none.
     __device__ __forceinline__ const float* filter(const Convolution& c, int64_t number) const {
         return static_cast<const float*>(c.weight) + number * filter_stride(c);
     }
     __device__ __forceinline__ int64_t filter_stride(const Convolution& c) const {
         return c.channels * c.taps();
     }
-    __device__ __forceinline__ int64_t place_in_filter(const Convolution& c, int, int channel,
+    __device__ __forceinline__ int64_t place_in_filter(const Convolution& c, int, int, int channel,
                                                        int tap) const {
         return channel * c.taps() + tap;
     }
@@ -224,8 +225,9 @@ template <int kWidth, typename TapsOf, int kTileN, int kPiece>
 OPWELD_FN void sum_windows_in_float32(Sums<kTileN, kPiece>& sums, const Convolution& c,
                                       const TapsOf& taps_of, const Taps& first, int batch,
                                       int intervals, const Corner<int> (&corners)[2], int column) {
-    const int64_t stride = taps_of.filter_stride(c), left = c.filters - column;
-    const float* const filter = taps_of.filter(c, batch * c.filters + column);
+    const int64_t step = taps_of.filter_stride(c) * (8 / TapsOf::kOfFilter);
+    const int64_t left = c.filters - column, number = batch * c.filters + column;
+    const float* const filter[2] = {taps_of.filter(c, number), taps_of.filter(c, number + 1)};
     sums.clear();
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
@@ -244,15 +246,17 @@ OPWELD_FN void sum_windows_in_float32(Sums<kTileN, kPiece>& sums, const Convolut
 #pragma unroll 1
             for (int channel = begin; channel < end; ++channel) {
                 const float value = taps_of.pixel(c, corners[row].image, at, channel);
-                const int64_t place = taps_of.place_in_filter(c, batch, channel, taps.tap);
-                const float* weights = filter + place;
 #pragma unroll
-                for (int i = 0; i < kTileN; i += 8, weights += 8 * stride) {
+                for (int j = 0; j < 2; ++j) {
+                    const int64_t place =
+                        taps_of.place_in_filter(c, batch, column + j, channel, taps.tap);
+                    if (place < 0) continue;  // a zero times Inf is none
+                    const float* weight = filter[j] + place;
 #pragma unroll
-                    for (int j = 0; j < 2; ++j) {
-                        const bool exists = place >= 0 && i + j < left;
-                        const float weight = exists ? weights[j * stride] : 0.0f;
-                        some[i / 4 + j] = fmaf(value, weight, some[i / 4 + j]);
+                    for (int i = 0; i < kTileN; i += 8, weight += step) {
+                        if (i + j < left) {
+                            some[i / 4 + j] = fmaf(value, *weight, some[i / 4 + j]);
+                        }
                     }
                 }
             }

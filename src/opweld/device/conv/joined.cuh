@@ -54,7 +54,7 @@ struct JoinedTaps : AllTaps {
     __device__ __forceinline__ int64_t filter_stride(const Convolution&) const {
         return AllTaps::filter_stride(by.from);
     }
-    __device__ __forceinline__ int64_t place_in_filter(const Convolution& to, int, int channel,
+    __device__ __forceinline__ int64_t place_in_filter(const Convolution& to, int, int, int channel,
                                                        int tap) const {
         const Convolution& from = by.from;
         const JoinedRows::InputIndex own(from, channel);

@@ -25,13 +25,14 @@ OPWELD_FN void pack_filter(const Convolution& c, const TapsOf& taps_of,
                            const PackedFilters& filters, int64_t number) {
     __shared__ uint32_t most;
     __shared__ int excess;
-    const int batch = int(number / c.filters), channels = int(c.channels);
+    const int batch = int(number / c.filters), column = int(number - batch * c.filters);
+    const int channels = int(c.channels);
     const auto& kernel = taps_of.kernel(c, batch);
     const int taps = kernel[0] * kernel[1] * kernel[2];
     const int pitch = int(interval_count(channels, kWidth)) * kWidth;  // channels of a tap
     const float* const from = taps_of.filter(c, number);
     const auto weight = [&](int channel, int tap) {
-        const int64_t place = taps_of.place_in_filter(c, batch, channel, tap);
+        const int64_t place = taps_of.place_in_filter(c, batch, column, channel, tap);
         return place < 0 ? 0.0f : from[place];
     };
     if (threadIdx.x == 0) most = 0, excess = 0;

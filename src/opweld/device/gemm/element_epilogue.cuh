@@ -34,6 +34,11 @@ struct ElementEpilogue<F, Types<X...>> {
     template <typename Index>
     struct RowStarts {
         Index of[sizeof...(X)];
+
+        __device__ __forceinline__ void add(const RowStarts& rows) {
+#pragma unroll
+            for (size_t k = 0; k < sizeof...(X); ++k) of[k] += rows.of[k];
+        }
     };
     template <typename Index>
     __device__ __forceinline__ RowStarts<Index> row_at(Index row) const {

@@ -39,6 +39,8 @@ TRANSPOSED = {
 """
 MOST_PHASES = 32
 """The most phases of a transposed convolution: its kernels are given the numbers of each."""
+PHASE_COLUMNS = (2, 4, 8)
+"""How many columns of a tile the phases along the last axis may be, for each filter."""
 
 
 def has_mask(*kernel: int) -> bool:
@@ -166,7 +168,9 @@ class Convolving:
     depthwise convolution. `epilogue` takes an element at a place of the result, over operands of
     any strides; `axes` has for each of these those of the result that its own lie along. `order`
     has, for each axis of `shape`, that of the first tensor which it writes. Of `rows` rows the taps
-    across are joined with the channels; 0 for none. `width` channels share a scale, one of WIDTHS.
+    across are joined with the channels; 0 for none. Of a transposed one the phases along the last
+    axis of space are `phase_columns` of each filter; 1 where they are products of their own.
+    `width` channels share a scale, one of WIDTHS.
     """
 
     group: str
@@ -182,6 +186,7 @@ class Convolving:
     shape: tuple[Size, ...]
     order: tuple[int, ...]
     rows: int = 0
+    phase_columns: int = 1
     width: int = INTERVAL
 
     @property

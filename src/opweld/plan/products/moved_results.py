@@ -12,9 +12,10 @@ from dataclasses import replace
 
 from ...ir.graph import Node
 from ...ir.ops import Op
-from ...ir.plan import Conditions, Group, GroupKind, number_at
+from ...ir.plan import Conditions, ConvolutionSchedule, Group, GroupKind, number_at
 from ...ir.views import is_copy
 from ..uses import Uses
+from .windows import schedule_of
 
 
 def with_moved_results(
@@ -67,11 +68,14 @@ def _may_move(uses: Uses, groups: tuple[Group, ...], group: Group) -> bool:
 def _moved(group: Group, copy: Group, conditions: Conditions) -> Group:
     """The convolution with the copy behind it."""
     (result,) = copy.outputs
+    assert group.convolution and isinstance(group.schedule, ConvolutionSchedule), "it convolves"
+    schedule = schedule_of(group.convolution, group.schedule.mode, channels_first=True)
     saved = 2 * number_at(result.type.size_bytes, conditions.sizes) / 1e6
     return replace(
         group,
         nodes=(*group.nodes, *copy.nodes),
         outputs=copy.outputs,
+        schedule=schedule,
         reason=f"{group.reason}; written in the order of the result: {saved:.1f} MB less to move",
     )
 

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 from math import prod
 
-from ...ir.kernels.convolution import FAR, MOST_ALONG_AXES, MOST_PHASES, Convolution, has_mask
+from ...ir.kernels.convolution import (
+    FAR,
+    MOST_ALONG_AXES,
+    MOST_PHASES,
+    PHASE_COLUMNS,
+    Convolution,
+    Phase,
+    has_mask,
+)
 from ...ir.plan import Sizes, number_at
 from .recognised import NoProduct
+
+# Bytes a second of a multiprocessor where each phase writes every other element of a line, or
+# fewer: of stride 2, 275 and 246 MB took some 250 us more than their sums; of 3, 199 MB took 380
+# (H200).
+_WRITTEN_APART = 7.6e9
+_ROWS = 128  # of a tile
 
 TRANSPOSED_PLACES = {"stride": 3, "padding": 4, "output_padding": 5, "groups": 6, "dilation": 7}
 """Of their arguments."""
@@ -38,14 +53,48 @@ def _is_near(made: Convolution, axis: int) -> bool:
     return max_offset < far and -far < first <= far and -far <= last < far
 
 
-def products_of_phases(made: Convolution, sizes: Sizes) -> list[tuple[int, int]]:
-    """The output pixels and the taps of each phase, at examples of symbolic sizes."""
+def phase_columns(
+    made: Convolution, across: bool, tiles: Callable[[int, float], tuple[float, int]]
+) -> int:
+    """How many columns a filter has: 1, or one for each phase along the last axis. `across`:
+    neighbours in memory are those of this axis, and every phase would write elements apart.
+    `tiles` gives microseconds of those of so many filters and positions of the kernel first.
+    """
+    count = next((count for count in PHASE_COLUMNS if made.stride[-1] <= count), 0)
+    *outer, last = made.windows.phases
+    if not count or made.stride[-1] == 1 or made.stride[-1] % made.dilation[-1] != 0:
+        return 1
+    if not has_mask(*(max(phase.taps for phase in along) for along in outer), joined_taps(last)):
+        return 1
+    filters = number_at(made.windows.filters)
+    of_outer = prod(sum(phase.taps for phase in along) / len(along) for along in outer)
+    apart = sum(tiles(filters, of_outer * phase.taps)[0] for phase in last)
+    if across:
+        bytes_ = 4 * _ROWS * filters * len(last) * (len(last) - 1)
+        apart += bytes_ / _WRITTEN_APART * 1e6
+    together, _ = tiles(count * filters, of_outer * joined_taps(last))
+    return count if together < apart else 1
+
+
+def joined_taps(along: tuple[Phase, ...]) -> int:
+    """How many positions, next to each other, the phases along an axis see together."""
+    phases = [phase for phase in along if phase.taps]
+    first = max(phase.padding for phase in phases)
+    return max(first - phase.padding + phase.taps for phase in phases)
+
+
+def products_of_phases(made: Convolution, columns: int, sizes: Sizes) -> list[tuple[int, int]]:
+    """The output pixels and the taps of each phase, at examples of symbolic sizes; where phases are
+    `columns` of a filter, those along the last axis are one.
+    """
     batch = number_at(made.windows.batch, sizes)
     out = [number_at(size, sizes) for size in made.out]
-    pixels = (
+    pixels = [
         [max(-((phase.first - size) // stride), 0) for phase in along]
         for size, stride, along in zip(out, made.stride, made.windows.phases, strict=True)
-    )
-    taps = ([phase.taps for phase in along] for along in made.windows.phases)
+    ]
+    taps = [[phase.taps for phase in along] for along in made.windows.phases]
+    if columns > 1:
+        pixels[-1], taps[-1] = [pixels[-1][0]], [joined_taps(made.windows.phases[-1])]
     pairs = zip(product(*pixels), product(*taps), strict=True)
     return [(batch * prod(seen), prod(each)) for seen, each in pairs]

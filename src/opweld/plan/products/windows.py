@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ...ir.attrs import Operand
@@ -27,7 +28,7 @@ from ...target import Target
 from .joined import interval_cost, is_joined, joined, width_of
 from .recognised import NoProduct
 from .tap_by_tap import OUT_OF_RANGE, is_near, why_not_taps
-from .transposed import TRANSPOSED_PLACES, products_of_phases, require_phases
+from .transposed import TRANSPOSED_PLACES, phase_columns, products_of_phases, require_phases
 
 SPACES = {
     f"aten.conv{rank}d.{form}": rank for rank in (1, 2, 3) for form in ("default", "padding")
@@ -217,21 +218,66 @@ def _times(
     return estimate_convolution(call, made, tail, target, conditions, mode)
 
 
-def schedule_of(made: Convolution, mode: Mode) -> ConvolutionSchedule:
-    """The narrower tile where it has all filters; as many neighbours at once as divide them. Of
-    joined taps the cheapest rows and intervals, else the narrowest intervals with all channels.
+def schedule_of(made: Convolution, mode: Mode, channels_first: bool = False) -> ConvolutionSchedule:
+    """The tile that takes less time, and as many neighbours at once as divide the filters; for a
+    result that lies with its `channels_first` in memory, or last.
     """
     filters = number_at(made.windows.filters)
-    columns = next((each for each in COLUMNS if filters <= each), COLUMNS[-1])
     widest = (2, 1) if made.depthwise else (4, 2, 1)
     lanes = next(lanes for lanes in widest if filters % lanes == 0)
     if made.depthwise:
         return ConvolutionSchedule(mode, 0, lanes)
-    if not is_joined(made, mode):
-        width = width_of(number_at(made.windows.channels), mode)
-        return ConvolutionSchedule(mode, columns, lanes, width=width)
-    found = joined(made, mode)
-    return ConvolutionSchedule(mode, columns, lanes, found.rows, found.width)
+    phases = 1
+    if made.transposed:
+        phases = phase_columns(made, channels_first, partial(_tiles, made, mode))
+    _, columns = _tiles(made, mode, filters * phases, _positions(made, phases))
+    rows = joined(made, mode).rows if is_joined(made, mode) else 0
+    return ConvolutionSchedule(mode, columns, lanes, rows, phases, _width(made, mode))
+
+
+def _tiles(made: Convolution, mode: Mode, filters: int, positions: float) -> tuple[float, int]:
+    """Microseconds of tiles that sum so many positions of the kernel, and their columns. Of few
+    intervals narrow ones, whose ends are under way while others are summed; of many the wide ones,
+    which read pixels once for more filters.
+    """
+    intervals = positions * _chunks(made, mode)
+    if is_joined(made, mode):
+        intervals = joined(made, mode).intervals
+
+    def time(columns: int) -> float:
+        tiles = -(-filters // columns) / _TILES_AT_ONCE[columns]
+        return tiles * (intervals * _interval_us(made, mode, columns) + _END_US[columns])
+
+    return min((time(columns), columns) for columns in COLUMNS)
+
+
+def _positions(made: Convolution, columns: int) -> float:
+    """Those of the kernel that a tile sums; of a transposed one, in the mean of its phases."""
+    taps = number_at(product_of(made.windows.kernel))
+    if not made.transposed:
+        return taps
+    products = products_of_phases(made, columns, ())
+    return sum(taps for _, taps in products) / len(products)
+
+
+def _width(made: Convolution, mode: Mode) -> int:
+    """Channels of an interval: of joined taps those that are cheapest, else the fewest that hold
+    all.
+    """
+    if is_joined(made, mode):
+        return joined(made, mode).width
+    return width_of(number_at(made.windows.channels), mode)
+
+
+def _chunks(made: Convolution, mode: Mode) -> int:
+    """Intervals of channels, tap by tap."""
+    channels = number_at(made.windows.channels)
+    return -(-channels // width_of(channels, mode))
+
+
+def _interval_us(made: Convolution, mode: Mode, columns: int) -> float:
+    narrow = interval_cost(_width(made, mode))
+    return _INTERVAL_US[columns] * narrow * _PRODUCTS[PARTS[mode]]
 
 
 # Of an H100 (2026-11-26): microseconds of launches, of 64 channels at one tap in a tile of so many
@@ -349,24 +395,21 @@ def _packing_us(
         found = joined(made, mode)
         values = 2 * number_at(made.windows.rows, sizes) * found.packed * found.width
     else:
-        channels, pixels = (
-            number_at(size, sizes)
-            for size in (made.windows.channels, made.windows.batch * product_of(made.windows.space))
-        )
-        width = width_of(channels, mode)
-        values = pixels * -(-channels // width) * width
+        pixels = number_at(made.windows.batch * product_of(made.windows.space), sizes)
+        values = pixels * _chunks(made, mode) * _width(made, mode)
     return read_us + values * 2 * PARTS[mode] / target.copy_bytes_per_s * 1e6
 
 
 def _sums_us(made: Convolution, mode: Mode, target: Target, sizes: Sizes) -> float:
     """Of the tiles, in half waves where there are few, as sums are then made in parts."""
-    windows, schedule = made.windows, schedule_of(made, mode)
-    columns, width = schedule.columns, schedule.width
-    filters, channels = (number_at(size, sizes) for size in (windows.filters, windows.channels))
+    windows, schedule = made.windows, schedule_of(made, mode, channels_first=True)
+    columns = schedule.columns
     rows, taps = (number_at(n, sizes) for n in (windows.rows, product_of(windows.kernel)))
-    products = products_of_phases(made, sizes) if made.transposed else [(rows, taps)]
-    across, of_channels = -(-filters // columns), -(-channels // width)
-    tiles = [(-(-rows // _ROWS) * across, taps * of_channels) for rows, taps in products]
+    products = [(rows, taps)]
+    if made.transposed:
+        products = products_of_phases(made, schedule.phase_columns, sizes)
+    across = -(-number_at(windows.filters) * schedule.phase_columns // columns)
+    tiles = [(-(-rows // _ROWS) * across, taps * _chunks(made, mode)) for rows, taps in products]
     if schedule.rows:
         tiles = [(-(-rows // _ROWS) * across, joined(made, mode).intervals)]
     count = sum(each for each, _ in tiles)
@@ -376,8 +419,7 @@ def _sums_us(made: Convolution, mode: Mode, target: Target, sizes: Sizes) -> flo
         waves = math.ceil(2 * waves) / 2
     if intervals < _LEAST_IN_PARTS:
         waves = max(waves, 1.0)
-    interval_us = _INTERVAL_US[columns] * interval_cost(width) * _PRODUCTS[PARTS[mode]]
-    return waves * (intervals * interval_us + _END_US[columns])
+    return waves * (intervals * _interval_us(made, mode, columns) + _END_US[columns])
 
 
 # Of the speed of a copy, where each channel is convolved by itself (H100, 2026-11-26): ours, and

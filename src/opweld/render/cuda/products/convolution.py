@@ -56,12 +56,13 @@ def convolution_text(convolving: Convolving) -> str:
     view, convolve, bytes_ = "Windowed", "convolve", "convolution_bytes"
     if windows.transposed:
         view, convolve, bytes_ = "TransposedWindows", "convolve_transposed", "transposed_bytes"
+    columns = f", {convolving.phase_columns}" if convolving.phase_columns > 1 else ""
     lines = [
         short_title(kernel, convolving.buffers),
         f"struct {name} {{",
         folded(f"  using Operands = op::Types<{', '.join(operands)}>;"),
         f"  static constexpr int kRank = {rank}, kWidth = {convolving.lanes};",
-        folded(f"  static constexpr op::{view}<{space}> kWindows{{{listed}}};"),
+        folded(f"  static constexpr op::{view}<{space}{columns}> kWindows{{{listed}}};"),
         head("  OPWELD_FN void of", params, " {"),
         *statements(kernel, {_multiplied(kernel): given}),
         "  }",
