@@ -85,8 +85,8 @@ def joined(x: np.ndarray, case: Case, rows: int, width: int) -> np.ndarray:
 
 
 def expected(values: np.ndarray, parts: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Halves uint16[image, pixel, interval, width * parts] and scales float32[image, interval, pixel]
-    of what `joined` gives.
+    """Halves uint16[image, pixel, interval, width * parts] and scales float32[image, interval,
+    pixel] of what `joined` gives.
     """
     images, intervals = len(values), values.shape[-1] // width
     values = values.reshape(images, -1, intervals, width)
