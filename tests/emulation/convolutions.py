@@ -54,18 +54,20 @@ struct Chain {
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """An instance of op::WindowTiles, or with `rows` of op::JoinedTiles; in mode "Chain" the
-    float32 kernel alone.
+    """An instance of op::WindowTiles, or with `rows` of op::JoinedTiles, of intervals of `width`
+    channels; in mode "Chain" the float32 kernel alone.
     """
 
     mode: str = "Tf32"
     space: int = 2
     columns: int = 64
     rows: int = 0
+    width: int = 64
 
     @property
     def name(self) -> str:
-        return f"convolution_{self.mode.lower()}_{self.space}_{self.columns}_{self.rows}"
+        numbers = (self.space, self.columns, self.rows, self.width)
+        return "_".join(["convolution", self.mode.lower(), *map(str, numbers)])
 
     @property
     def tiles(self) -> str:
@@ -75,8 +77,9 @@ class Form:
     def type(self) -> str:
         if self.mode == "Chain":
             return "Chain"
-        rows = f", {self.rows}" if self.rows else ""
-        return f"op::{self.tiles}<op::{self.mode}, {self.space}, {self.columns}{rows}>"
+        numbers = [self.space, self.columns, *([self.rows] if self.rows else [])]
+        numbers += [self.width] if self.width != 64 else []
+        return f"op::{self.tiles}<op::{self.mode}, {', '.join(map(str, numbers))}>"
 
 
 NARROW, WIDE, CHAIN = Form(), Form(columns=128), Form("Chain")

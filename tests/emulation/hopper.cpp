@@ -53,17 +53,17 @@ void arrive_at(PhaseBarrier& barrier, int bytes) {
     end_phase(barrier);
 }
 
-// 16 values of k of row `row` of a tile: rows of 128 bytes, eight to a group, swizzled.
+// 16 values of k of row `row` of a tile: rows of 128, 64 or 32 bytes, eight to a group, swizzled.
 void load_row(float (&values)[16], uint64_t descriptor, int row) {
-    const uint64_t kSwizzled = uint64_t(1) << 62;
-    if ((descriptor & (uint64_t(3) << 62)) != kSwizzled)
-        fail("%s: a tile without the swizzle of 128 bytes", place().c_str());
+    const unsigned layout = unsigned(descriptor >> 62);
+    if (layout == 0) fail("%s: a tile without a swizzle", place().c_str());
+    const unsigned row_bytes = 256u >> layout;
     const unsigned group = unsigned(descriptor >> 32 & 0x3FFF) << 4;
     const unsigned begin = unsigned(descriptor & 0x3FFF) << 4;
-    const unsigned at = begin + unsigned(row / 8) * group + unsigned(row % 8) * 128;
+    const unsigned at = begin + unsigned(row / 8) * group + unsigned(row % 8) * row_bytes;
     for (unsigned half = 0; half < 2; ++half) {
         const unsigned byte = at + half * 16;
-        const char* from = shared_pointer(byte ^ (byte >> 7 & 7) << 4, 16);
+        const char* from = shared_pointer(swizzled(byte, row_bytes), 16);
         for (unsigned i = 0; i < 8; ++i) {
             _Float16 value;
             memcpy(&value, from + 2 * i, 2);

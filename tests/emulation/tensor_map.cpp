@@ -14,17 +14,20 @@ bool is_between(int64_t least, int64_t value, int64_t most) {
     return least <= value && value <= most;
 }
 
-// What the driver asks of every map; emulated are those of 16-bit values in rows of 128 bytes.
+unsigned bytes_of(CUtensorMapSwizzle swizzle) { return 16u << swizzle; }
+
+// What the driver asks of every map; emulated are those of 16-bit values in swizzled rows.
 bool encode(CUtensorMap* map, const Layout& layout, cuuint32_t rank, const void* data,
             const cuuint64_t* sizes, const cuuint64_t* strides, const cuuint32_t* steps) {
     if (layout.type != CU_TENSOR_MAP_DATA_TYPE_UINT16 ||
         layout.interleave != CU_TENSOR_MAP_INTERLEAVE_NONE ||
-        layout.swizzle != CU_TENSOR_MAP_SWIZZLE_128B)
+        layout.swizzle == CU_TENSOR_MAP_SWIZZLE_NONE)
         fail("such tensor maps are not emulated");
     if (uintptr_t(map) % 64 || uintptr_t(data) % 16 || !is_between(1, rank, 5)) return false;
     *map = {};
     map->data = static_cast<const char*>(data);
     map->rank = uint8_t(rank);
+    map->swizzle = uint8_t(layout.swizzle);
     for (cuuint32_t i = 0; i < rank; ++i) {
         if (!is_between(1, int64_t(sizes[i]), 0xffffffff) || !is_between(1, steps[i], 8))
             return false;
@@ -48,7 +51,7 @@ CUresult encode_tiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t ran
         if (!is_between(1, box[i], 256) || steps[i] != 1) return CUDA_ERROR_INVALID_VALUE;
         map->box[i] = uint16_t(box[i]);
     }
-    return box[0] == 64 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return 2 * box[0] == bytes_of(swizzle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult encode_im2col(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank, void* data,
@@ -57,7 +60,8 @@ CUresult encode_im2col(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t ra
                        const cuuint32_t* steps, CUtensorMapInterleave interleave,
                        CUtensorMapSwizzle swizzle, CUtensorMapL2promotion,
                        CUtensorMapFloatOOBfill) {
-    if (!is_between(3, rank, 5) || channels != 64 || !is_between(1, pixels, 1024))
+    if (!is_between(3, rank, 5) || 2 * channels != bytes_of(swizzle) ||
+        !is_between(1, pixels, 1024))
         return CUDA_ERROR_INVALID_VALUE;
     if (!encode(map, {type, interleave, swizzle}, rank, data, sizes, strides, steps))
         return CUDA_ERROR_INVALID_VALUE;
@@ -74,10 +78,10 @@ CUresult encode_im2col(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t ra
     return CUDA_SUCCESS;
 }
 
-// Rows of 128 bytes as they stand in shared memory from `to` on, not yet swizzled.
+// Rows as they stand in shared memory from `to` on, not yet swizzled.
 using Rows = std::vector<char>;
 
-// 64 values of which the first is at `at`, axis by axis; zeros outside of the tensor.
+// Values of which the first is at `at`, axis by axis; zeros outside of the tensor.
 void append_row(Rows& rows, const CUtensorMap& map, const int64_t* at) {
     const char* from = map.data + 2 * at[0];
     bool inside = true;
@@ -86,23 +90,22 @@ void append_row(Rows& rows, const CUtensorMap& map, const int64_t* at) {
         from += at[axis] * int64_t(map.stride[axis - 1]);
     }
     const size_t begin = rows.size();
-    rows.resize(begin + 128);
-    for (int i = 0; inside && i < 64; ++i)
+    rows.resize(begin + 2 * size_t(map.box[0]));
+    for (int i = 0; inside && i < map.box[0]; ++i)
         if (is_between(0, at[0] + i, int64_t(map.size[0]) - 1))
             memcpy(&rows[begin + 2 * size_t(i)], from + 2 * i, 2);
 }
 
-// The 16 bytes at n of 1024 stand where bits 4 to 6 of their address are changed by bits 7 to 9.
-void start_copies(unsigned to, const Rows& rows, unsigned barrier, unsigned blocks, int line) {
+void start_copies(unsigned to, const Rows& rows, const CUtensorMap& map, unsigned barrier,
+                  unsigned blocks, int line) {
     if (to % 128) fail("%s: line %d: misaligned access: a tile", place().c_str(), line);
     const unsigned begin = to & ~1023u, lead = to - begin;
-    Rows swizzled(rows.size());
-    for (unsigned i = 0; i < rows.size(); i += 16) {
-        const unsigned at = lead + i, target = at ^ (at >> 7 & 7) << 4;
-        memcpy(&swizzled[target - lead], &rows[i], 16);
-    }
+    const unsigned row_bytes = bytes_of(CUtensorMapSwizzle(map.swizzle));
+    Rows placed(rows.size());
+    for (unsigned i = 0; i < rows.size(); i += 16)
+        memcpy(&placed[swizzled(lead + i, row_bytes) - lead], &rows[i], 16);
     for (unsigned block = 0; blocks >> block; ++block)
-        if (blocks >> block & 1) start_copy_into(block, to, swizzled, barrier);
+        if (blocks >> block & 1) start_copy_into(block, to, placed, barrier);
 }
 
 void require_map(const CUtensorMap* map, bool is_tile, int rank, int line) {
@@ -123,7 +126,7 @@ void start_tile_copy(unsigned to, const CUtensorMap* map, unsigned barrier, cons
             const int64_t row[3] = {at[0], int64_t(at[1]) + y, int64_t(at[2]) + z};
             append_row(rows, *map, row);
         }
-    start_copies(to, rows, barrier, blocks, line);
+    start_copies(to, rows, *map, barrier, blocks, line);
 }
 
 // The corners go through the box of each image in steps, from row to row and from image to image.
@@ -154,7 +157,7 @@ void start_window_copy(unsigned to, const CUtensorMap* map, unsigned barrier, in
         }
         if (axis == space) corner[3] += 1;
     }
-    start_copies(to, rows, barrier, own_block(), line);
+    start_copies(to, rows, *map, barrier, own_block(), line);
 }
 
 }  // namespace emulation

@@ -8,7 +8,12 @@ using cuuint64_t = uint64_t;
 enum CUresult { CUDA_SUCCESS = 0, CUDA_ERROR_INVALID_VALUE = 1 };
 enum CUtensorMapDataType { CU_TENSOR_MAP_DATA_TYPE_UINT8, CU_TENSOR_MAP_DATA_TYPE_UINT16 };
 enum CUtensorMapInterleave { CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_INTERLEAVE_16B };
-enum CUtensorMapSwizzle { CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_SWIZZLE_128B = 3 };
+enum CUtensorMapSwizzle {
+    CU_TENSOR_MAP_SWIZZLE_NONE,
+    CU_TENSOR_MAP_SWIZZLE_32B,
+    CU_TENSOR_MAP_SWIZZLE_64B,
+    CU_TENSOR_MAP_SWIZZLE_128B
+};
 enum CUtensorMapL2promotion {
     CU_TENSOR_MAP_L2_PROMOTION_NONE,
     CU_TENSOR_MAP_L2_PROMOTION_L2_256B = 3
@@ -16,14 +21,15 @@ enum CUtensorMapL2promotion {
 enum CUtensorMapFloatOOBfill { CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE };
 
 // Axes from the innermost on. A box is of `box` elements of each axis, or of `box[0]` channels of
-// `pixels` pixels, the corners of whose windows lie in [lower, size + upper).
+// `pixels` pixels, the corners of whose windows lie in [lower, size + upper). Rows of a box have as
+// many bytes as its swizzle.
 struct alignas(64) CUtensorMap {
     const char* data;
     uint64_t stride[4];  // in bytes, of the axes but the first
     uint32_t size[5];
     int16_t lower[3], upper[3];
     uint16_t box[5], pixels;  // no pixels: a tile
-    uint8_t step[5], rank;
+    uint8_t step[5], rank, swizzle;
 };
 static_assert(sizeof(CUtensorMap) == 128, "a kernel's parameter holds as much");
 
@@ -51,6 +57,12 @@ void start_tile_copy(unsigned to, const CUtensorMap* map, unsigned barrier, cons
 void start_window_copy(unsigned to, const CUtensorMap* map, unsigned barrier, int channel,
                        const int* at, int image, const uint16_t* offset, int space, int line);
 unsigned own_block();  // its bit
+
+// Where 16 bytes at this address stand in rows of so many bytes: of 128, bits 4 to 6 are changed by
+// bits 7 to 9; of 64, bits 4 and 5 by 7 and 8; of 32, bit 4 by 7.
+inline unsigned swizzled(unsigned at, unsigned row_bytes) {
+    return at ^ (at >> 7 & (row_bytes / 16 - 1)) << 4;
+}
 
 }  // namespace emulation
 

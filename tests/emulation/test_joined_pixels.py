@@ -16,27 +16,35 @@ from opweld.device import pieces
 from opweld.device.used import used
 
 LAUNCHER = """
-template <int kParts>
+template <int kParts, int kWidth>
 static __global__ void __launch_bounds__(256)
-    pack_pixels_kernel(const __grid_constant__ op::JoinedPixels pixels, half* packed,
+    pack_pixels_kernel(const __grid_constant__ op::JoinedPixels<kWidth> pixels, half* packed,
                        float* scale) {
-  pixels.pack<kParts>(blockIdx.x, packed, scale);
+  pixels.template pack<kParts>(blockIdx.x, packed, scale);
 }
-extern "C" int pack_pixels(const void* x, const int64_t* n, int rows, int parts, void* packed,
-                           void* scale, int64_t* facts, void* stream) {
+template <int kParts, int kWidth>
+static int pack_of(const void* x, const int64_t* n, int rows, void* packed, void* scale,
+                   int64_t* facts, void* stream) {
   op::Convolution c{x, nullptr, n[0], n[1], n[2], n[3], n[4], n[5]};
   int* const all[6] = {c.size, c.kernel, c.stride, c.padding, c.dilation, c.out};
   for (int i = 0; i < 18; ++i) all[i / 3][i % 3] = int(n[6 + i]);
   const op::JoinedRows by(c, rows);
-  const op::JoinedPixels pixels(by);
+  const op::JoinedPixels<kWidth> pixels(by);
   facts[0] = by.to.pixels(), facts[1] = pixels.in_tiles, facts[2] = pixels.rows_of_block;
   facts[3] = pixels.columns;
   op::Launch launch(pixels.num_blocks(), 256, 0, static_cast<cudaStream_t>(stream));
   auto* const halves = static_cast<half*>(packed);
   auto* const scales = static_cast<float*>(scale);
   if (!packed) return 0;
-  return parts == 1 ? launch.run(pack_pixels_kernel<1>, pixels, halves, scales)
-                    : launch.run(pack_pixels_kernel<2>, pixels, halves, scales);
+  return launch.run(pack_pixels_kernel<kParts, kWidth>, pixels, halves, scales);
+}
+extern "C" int pack_pixels(const void* x, const int64_t* n, int rows, int parts, int width,
+                           void* packed, void* scale, int64_t* facts, void* stream) {
+  const auto pack = parts == 2    ? pack_of<2, 64>
+                    : width == 64 ? pack_of<1, 64>
+                    : width == 32 ? pack_of<1, 32>
+                                  : pack_of<1, 16>;
+  return pack(x, n, rows, packed, scale, facts, stream);
 }
 """
 LEAST_KEPT = {1: 2.0**-13, 2: 1.0}
@@ -49,9 +57,9 @@ def text() -> str:
     )
 
 
-def joined(x: np.ndarray, case: Case, rows: int) -> np.ndarray:
+def joined(x: np.ndarray, case: Case, rows: int, width: int) -> np.ndarray:
     """The input that a convolution has where `rows` of its rows are joined: float32[image, depth,
-    row, output column, channels], rounded up to whole intervals of 64.
+    row, output column, channels], rounded up to whole intervals of this width.
     """
     how, space = case.how, len(case.kernel)
     channels, across = case.channels, case.kernel[-1]
@@ -61,27 +69,27 @@ def joined(x: np.ndarray, case: Case, rows: int) -> np.ndarray:
     *_, padding = (0, *how.padding[:-1])
     out = (1, 1, 1, *how.out(case.size, case.kernel))[-3:]
     x = x.reshape(len(x), channels, *(1,) * (3 - space), *case.size)
-    depth, height, width = x.shape[2:]
+    depth, height, columns = x.shape[2:]
     below = -(-down // rows)
     packed_rows = out[1] + (below - 1) * rows * dilation // stride
     result = np.zeros((len(x), depth, packed_rows, out[2], rows, channels, across), np.float32)
     for row, own, tap in np.ndindex(packed_rows, rows, across):
         y = row * stride - padding + own * dilation
         at = np.arange(out[2]) * how.stride[-1] - how.padding[-1] + tap * how.dilation[-1]
-        inside = (at >= 0) & (at < width)
+        inside = (at >= 0) & (at < columns)
         if 0 <= y < height:
             seen = x[:, :, :, y, at[inside]]
             result[:, :, row, inside, own, :, tap] = seen.transpose(3, 0, 2, 1)
     flat = result.reshape(*result.shape[:4], -1)
-    return np.pad(flat, [(0, 0)] * 4 + [(0, -flat.shape[-1] % 64)])
+    return np.pad(flat, [(0, 0)] * 4 + [(0, -flat.shape[-1] % width)])
 
 
-def expected(values: np.ndarray, parts: int) -> tuple[np.ndarray, np.ndarray]:
-    """Halves uint16[image, pixel, interval, 64 * parts] and scales float32[image, interval, pixel]
-    of what `joined` gives.
+def expected(values: np.ndarray, parts: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Halves uint16[image, pixel, interval, width * parts] and scales float32[image, interval,
+    pixel] of what `joined` gives.
     """
-    images, intervals = len(values), values.shape[-1] // 64
-    values = values.reshape(images, -1, intervals, 64)
+    images, intervals = len(values), values.shape[-1] // width
+    values = values.reshape(images, -1, intervals, width)
     bits = values.view(np.uint32) & 0x7FFFFFFF
     largest = bits.max(-1)
     exponent = (largest >> 23).astype(int) - 127
@@ -105,17 +113,23 @@ def expected(values: np.ndarray, parts: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def pack(
-    x: np.ndarray, case: Case, rows: int, parts: int, source: str | None = None, **options: Any
+    x: np.ndarray,
+    case: Case,
+    rows: int,
+    parts: int,
+    width: int,
+    source: str | None = None,
+    **options: Any,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Halves and scales as `expected` has them, and what the launcher tells."""
     weight = np.empty((1, case.channels, *case.kernel), np.float32)
     numbers = numbers_of(x, weight, case.how)
     memory = np.lib.stride_tricks.as_strided(x, (reach(x),), (x.itemsize,)).copy()
     facts = np.zeros(4, np.int64)
-    call = [memory, numbers, rows, parts]
+    call = [memory, numbers, rows, parts, width]
     emulate(source or text(), "pack_pixels", [*call, None, None, facts], **options)
-    intervals = -(-rows * case.channels * case.kernel[-1] // 64)
-    packed = np.full((len(x), facts[0], intervals, 64 * parts), 0x7BFF, np.uint16)
+    intervals = -(-rows * case.channels * case.kernel[-1] // width)
+    packed = np.full((len(x), facts[0], intervals, width * parts), 0x7BFF, np.uint16)
     scale = np.full((len(x), intervals, facts[0]), -1.0, np.float32)
     emulate(source or text(), "pack_pixels", [*call, packed, scale, facts], **options)
     return packed.view(np.float16), scale, facts
@@ -125,6 +139,7 @@ def require(
     case: Case,
     rows: int,
     parts: int = 1,
+    width: int = 64,
     *,
     x: np.ndarray | None = None,
     in_tiles: bool = True,
@@ -133,8 +148,8 @@ def require(
 ) -> np.ndarray:
     """Gives what the launcher tells."""
     x = normal(case.batch, case.channels, *case.size) if x is None else x
-    packed, scale, facts = pack(x, case, rows, parts, source, **options)
-    halves, scales = expected(joined(x, case, rows), parts)
+    packed, scale, facts = pack(x, case, rows, parts, width, source, **options)
+    halves, scales = expected(joined(x, case, rows, width), parts, width)
     np.testing.assert_array_equal(scale.view(np.uint32), scales.view(np.uint32))
     np.testing.assert_array_equal(packed, halves)  # NaN are alike
     zeros = halves == 0
@@ -178,6 +193,8 @@ def test_packed_as_numpy_packs(name: str) -> None:
     x = normal(case.batch, case.channels, *case.size)
     for i, layout in enumerate(layouts(x)):
         require(case, rows, parts=1 + i % 2, x=layout, multiprocessors=1 + i)
+    for width in (32, 16):
+        require(case, rows, width=width, x=layouts(x)[width // 32])
 
 
 @pytest.mark.parametrize("columns", [1, 7, 8, 9, 31, 33, 255, 256, 257, 300])
@@ -240,6 +257,8 @@ def odd_values(seed: int) -> np.ndarray:
 @pytest.mark.parametrize("parts", [1, 2])
 def test_any_values(seed: int, parts: int) -> None:
     require(STEM, 2, parts, x=odd_values(seed))
+    for width in (32, 16) if parts == 1 else ():
+        require(STEM, 2, width=width, x=odd_values(seed))
 
 
 def test_the_least_value_that_is_kept() -> None:
@@ -249,7 +268,7 @@ def test_the_least_value_that_is_kept() -> None:
         kept = np.float32(least / 2.0**14)
         x = np.array([[[[1.0, kept, 1.0, np.nextafter(kept, np.float32(0))]]]], np.float32)
         require(case, 1, parts, x=x)
-        marks = pack(x, case, 1, parts)[1].view(np.uint32) & 3
+        marks = pack(x, case, 1, parts, 64)[1].view(np.uint32) & 3
         assert marks.tolist() == [[[0, 0, 1]]]
 
 

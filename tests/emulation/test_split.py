@@ -124,7 +124,7 @@ def test_the_order_of_threads_changes_no_bit() -> None:
 # What may be broken, and in which layout it shows.
 FAULTS = {
     "turning": ("(row % 4 ^ k / 32 * 2)", "row % 4", "across"),
-    "a group's place": ("kSpotThreads ^ k / 4 % 8", "kSpotThreads", "across"),
+    "a group's place": ("Of::kAcross ^ k / 4 * kSpread % 8", "Of::kAcross", "across"),
     "rows of a thread": ("i < kOwnRows; ++i) most", "i < 3; ++i) most", ""),
     "rows of a warp": ("most, __shfl_xor_sync(~0u, most, kSpotThreads)", "most, most", ""),
     "lanes of a row": ("bits = max(bits, __shfl", "bits = max(bits, 0 * __shfl", ""),
@@ -136,7 +136,7 @@ FAULTS = {
         "row], most",
         "batches",
     ),
-    "a spot that is not whole": ("row + kBand <= spots.rows", "row <= spots.rows", "across"),
+    "a spot that is not whole": ("row + Of::kBand <= spots.rows", "row <= spots.rows", "across"),
     "factors of columns": ("column_max, spot.k, spots.k, -1", "column_max, 0, spots.k, -1", ""),
     "who loses digits": ("? 15 : -1", "? 0 : -1", ""),
     "what a spot counts": ("step /= 2) excess", "step = 0) excess", ""),

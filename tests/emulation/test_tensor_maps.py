@@ -11,11 +11,15 @@ from tests.emulation.emulate import EmulationFault, emulate
 from opweld.device import pieces
 
 # A box of a map of x into shared memory, as it stands there, in each block of a cluster. `at`: the
-# place of a tile, or channel, corner, image, offsets of windows, the outermost axis first.
+# place of a tile, or channel, corner, image, offsets of windows, the outermost axis first. Rows of
+# a box have kWidth values.
 TEXT = r"""
-constexpr int kRows = 8;
+constexpr int kRows = 8, kRowBytes = 2 * kWidth;
+constexpr CUtensorMapSwizzle kSwizzle = kWidth == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
+                                        : kWidth == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                       : CU_TENSOR_MAP_SWIZZLE_32B;
 struct alignas(1024) Memory {
-  unsigned char box[kRows * 128];
+  unsigned char box[kRows * kRowBytes];
   op::Barrier full;
 };
 
@@ -29,7 +33,7 @@ __global__ void copy_kernel(const CUtensorMap map, int kind, const int* at, int 
   }
   op::sync_cluster();
   if (threadIdx.x == 0) {
-    own.full.expect(kRows * 128);
+    own.full.expect(kRows * kRowBytes);
     if (kind == 0) op::copy_tile<false>(to, &map, own.full, at[0], at[1], at[2], 0);
     if (kind == 1 && op::rank_in_cluster() == 1)
       op::copy_tile<true>(to, &map, own.full, at[0], at[1], at[2], uint16_t(at[3]));
@@ -38,8 +42,8 @@ __global__ void copy_kernel(const CUtensorMap map, int kind, const int* at, int 
     if (kind == 3) op::copy_windows<3>(to, &map, own.full, at[0], corner, at[4], offset);
   }
   own.full.wait(0);
-  for (int i = threadIdx.x; i < kRows * 128; i += 32) {
-    out[blockIdx.x * kRows * 128 + i] = own.box[i];
+  for (int i = threadIdx.x; i < kRows * kRowBytes; i += 32) {
+    out[blockIdx.x * kRows * kRowBytes + i] = own.box[i];
   }
   op::sync_cluster();
 }
@@ -73,12 +77,12 @@ struct Axes {
 extern "C" int copy_tile(const void* x, const int* sizes, int kind, const int* at, int shift,
                          void* out, int blocks, void* stream) {
   const Axes axes(sizes, 3);
-  const cuuint32_t box[3] = {64, 4, 2}, steps[3] = {1, 1, 1};
+  const cuuint32_t box[3] = {kBoxWidth, 4, 2}, steps[3] = {1, 1, 1};
   CUtensorMap map;
   const auto encode = encoder<PFN_cuTensorMapEncodeTiled_v12000>("cuTensorMapEncodeTiled");
   const CUresult result = encode(
       &map, CU_TENSOR_MAP_DATA_TYPE_UINT16, 3, const_cast<void*>(x), axes.size, axes.stride, box,
-      steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      steps, CU_TENSOR_MAP_INTERLEAVE_NONE, kSwizzle,
       CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result != CUDA_SUCCESS ? 99 : run(map, kind, at, shift, out, blocks);
 }
@@ -93,8 +97,8 @@ extern "C" int copy_windows(const void* x, int space, const int* sizes, const in
   const auto encode = encoder<PFN_cuTensorMapEncodeIm2col_v12000>("cuTensorMapEncodeIm2col");
   const CUresult result = encode(
       &map, CU_TENSOR_MAP_DATA_TYPE_UINT16, rank, const_cast<void*>(x), axes.size, axes.stride,
-      corners, corners + space, 64, 8, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
-      CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+      corners, corners + space, kBoxWidth, 8, step, CU_TENSOR_MAP_INTERLEAVE_NONE,
+      kSwizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   return result != CUDA_SUCCESS ? 99 : run(map, space, at, 0, out, 1);
 }
@@ -103,15 +107,26 @@ REFUSED = "99"
 NEEDED = ["Launch", "cluster", "copy_tile", "copy_windows", "sync_cluster", "tile_memory"]
 
 
+WIDTHS = (64, 32, 16)
+"""Values of a row, whose bytes are those of its swizzle."""
+
+
 @cache
-def text() -> str:
-    return "\n".join([*pieces(NEEDED), TEXT])
+def text(width: int = 64, box_width: int | None = None) -> str:
+    constants = f"constexpr int kWidth = {width}, kBoxWidth = {box_width or width};"
+    return "\n".join([*pieces(NEEDED), constants, TEXT])
 
 
-def unswizzled(found: np.ndarray) -> np.ndarray:
-    """Rows of 64 values: the eight packets of row r change places by r % 8."""
-    packets = found.view(np.uint16).reshape(-1, 8, 8)
-    return np.stack([row[np.arange(8) ^ r % 8].reshape(64) for r, row in enumerate(packets)])
+def unswizzled(found: np.ndarray, width: int = 64) -> np.ndarray:
+    """Rows of so many values: the packets of a row change places by the number of its 128 bytes,
+    which are a row of 64 values, two of 32 or four of 16.
+    """
+    count = width // 8
+    packets = found.view(np.uint16).reshape(-1, count, 8)
+    lines = np.arange(len(packets)) * count // 8 % count
+    return packets[np.arange(len(packets))[:, None], np.arange(count) ^ lines[:, None]].reshape(
+        -1, width
+    )
 
 
 def numbered(*shape: int) -> np.ndarray:
@@ -119,25 +134,40 @@ def numbered(*shape: int) -> np.ndarray:
 
 
 def tile(
-    at: tuple[int, ...], *, kind: int = 0, blocks: int = 1, shift: int = 0, **options: str
+    at: tuple[int, ...],
+    *,
+    kind: int = 0,
+    blocks: int = 1,
+    shift: int = 0,
+    width: int = 64,
+    **options: str,
 ) -> list[np.ndarray]:
     """What 2 by 4 rows of 64 of x[3, 5, 72] are from `at` on, innermost axis first."""
-    x, out = numbered(3, 5, 72), np.zeros((blocks, 1024), np.uint8)
+    x, out = numbered(3, 5, 72), np.zeros((blocks, 16 * width), np.uint8)
     place = np.array([*at, *(0,) * (8 - len(at))], np.int32)
     arguments = [x, np.array([72, 5, 3], np.int32), kind, place, shift, out]
-    emulate(text(), "copy_tile", [*arguments, blocks], **options)
-    return [unswizzled(each) for each in out]
+    emulate(text(width), "copy_tile", [*arguments, blocks], **options)
+    return [unswizzled(each, width) for each in out]
 
 
-def expected_tile(x0: int, y0: int, z0: int) -> np.ndarray:
+def expected_tile(x0: int, y0: int, z0: int, width: int = 64) -> np.ndarray:
     padded = np.zeros((3 + 8, 5 + 8, 72 + 160), np.uint16)
     padded[4:7, 4:9, 80:152] = numbered(3, 5, 72)
-    return padded[z0 + 4 : z0 + 6, y0 + 4 : y0 + 8, x0 + 80 : x0 + 144].reshape(8, 64)
+    return padded[z0 + 4 : z0 + 6, y0 + 4 : y0 + 8, x0 + 80 : x0 + 80 + width].reshape(8, width)
 
 
 @pytest.mark.parametrize("at", [(0, 0, 0), (8, 1, 1), (64, 3, 2), (-8, -2, -1), (0, 5, 0)], ids=str)
-def test_a_tile_has_zeros_outside_of_its_tensor(at: tuple[int, int, int]) -> None:
-    np.testing.assert_array_equal(tile(at)[0], expected_tile(*at))
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_tile_has_zeros_outside_of_its_tensor(at: tuple[int, int, int], width: int) -> None:
+    np.testing.assert_array_equal(tile(at, width=width)[0], expected_tile(*at, width))
+
+
+@pytest.mark.parametrize(("width", "box"), [(64, 32), (32, 64), (32, 16), (16, 32)])
+def test_rows_of_a_box_are_as_long_as_its_swizzle(width: int, box: int) -> None:
+    out = np.zeros(16 * width, np.uint8)
+    sizes, place = np.array([72, 5, 3], np.int32), np.zeros(8, np.int32)
+    with pytest.raises(EmulationFault, match=REFUSED):
+        emulate(text(width, box), "copy_tile", [numbered(3, 5, 72), sizes, 0, place, 0, out, 1])
 
 
 @pytest.mark.parametrize("order", ["forward", "reverse", "seeded"])
@@ -170,15 +200,16 @@ def windows(
     steps: tuple[int, ...],
     at: tuple[int, ...],
     offset: tuple[int, ...],
+    width: int = 64,
 ) -> np.ndarray:
     """Eight pixels of x[image, (depth,) height, width, channel]; `at` with channel and image."""
-    sizes, out = SIZES[len(steps)], np.zeros(1024, np.uint8)
+    sizes, out = SIZES[len(steps)], np.zeros(16 * width, np.uint8)
     x = numbered(*sizes[::-1])
     none = (0,) * (3 - len(steps))
     place = (at[0], *none, *at[-2:0:-1], at[-1], *none, *offset[::-1])
     integers = [np.array(each, np.int32) for each in (sizes, lower + upper, steps, place)]
-    emulate(text(), "copy_windows", [x, len(steps), *integers, out])
-    return unswizzled(out)
+    emulate(text(width), "copy_windows", [x, len(steps), *integers, out])
+    return unswizzled(out, width)
 
 
 def expected_windows(
@@ -225,7 +256,9 @@ SPACE = {
 @pytest.mark.parametrize("windows_of", PLANE)
 def test_windows_of_a_plane(windows_of: str) -> None:
     given = PLANE[windows_of]
-    np.testing.assert_array_equal(windows(*given), expected_windows(*given))
+    expected = expected_windows(*given)
+    for width in WIDTHS:
+        np.testing.assert_array_equal(windows(*given, width), expected[:, :width])
 
 
 @pytest.mark.parametrize("windows_of", SPACE)

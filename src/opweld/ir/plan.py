@@ -9,7 +9,7 @@ from .expr import Size, evaluate, symbols_of
 from .expr import product as product_of
 from .graph import Graph, Node
 from .kernels.attention import Attention
-from .kernels.convolution import Convolution
+from .kernels.convolution import INTERVAL, Convolution
 from .kernels.product import FormRow, Mode, Product, RowsProduct
 from .views import behind_views, is_copy, is_free_view
 
@@ -68,6 +68,7 @@ class ConvolutionSchedule:
     with 0, each channel by itself. Its epilogue takes `lanes` neighbours at once. With `rows` the
     taps across, of so many rows below each other, are joined with the channels. Of a transposed
     one the phases along the last axis are `phase_columns` of a filter, or products of their own.
+    `width` channels are multiplied under one scale.
     """
 
     mode: Mode
@@ -75,6 +76,7 @@ class ConvolutionSchedule:
     lanes: int
     rows: int = 0
     phase_columns: int = 1
+    width: int = INTERVAL
 
     def __str__(self) -> str:
         how = f"{self.columns} filters a tile" if self.columns else "each channel by itself"
@@ -82,7 +84,8 @@ class ConvolutionSchedule:
         if self.phase_columns > 1:
             how = f"{self.columns // self.phase_columns} filters a tile"
             joined += f", {self.phase_columns} phases of each beside each other"
-        return f"mode {self.mode.value}, {how}{joined}, vector width {self.lanes}"
+        narrow = f", intervals of {self.width} channels" if self.width != INTERVAL else ""
+        return f"mode {self.mode.value}, {how}{joined}{narrow}, vector width {self.lanes}"
 
 
 @dataclass(frozen=True, slots=True)

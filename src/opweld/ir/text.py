@@ -21,7 +21,7 @@ from .calls import Chain, place_of
 from .contract import Capture, Contract, InputFact, ModuleFact, SymbolFact, Variant, WeightFact
 from .expr import Size
 from .graph import Graph, Leaf, Node, Record, Structure, Tracking
-from .kernels.convolution import Convolving
+from .kernels.convolution import INTERVAL, Convolving
 from .kernels.kernel import Attending, Contraction, Factor, Kernel, Pointwise, RowBlocks
 from .kernels.product import Axis, Matrix
 from .kernels.reduction import Reduction, Scan
@@ -132,6 +132,8 @@ def _(value: Convolving) -> str:
         lines.append(f"  taps of {value.rows} rows joined")
     if value.phase_columns > 1:
         lines.append(f"  {value.phase_columns} phases of a filter beside each other")
+    if value.width != INTERVAL:
+        lines.append(f"  intervals of {value.width} channels")
     if value.order != tuple(range(len(value.shape))):
         lines.append(f"  written along {', '.join(map(str, value.order))}")
     return "\n".join([*lines, ""]) + kernel_text(value.epilogue)

@@ -38,6 +38,7 @@ def lower_convolution(origins: Origins, group: Group) -> Convolving:
         order=order,
         rows=schedule.rows,
         phase_columns=schedule.phase_columns,
+        width=schedule.width,
         in_planes=made.in_planes,
     )
 

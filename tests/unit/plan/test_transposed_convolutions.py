@@ -215,7 +215,7 @@ class TestRefusals:
     def test_what_gains_nothing(self) -> None:
         """Few filters of one tap: a tile has room for 64."""
         m = Make()
-        y = transposed(m, m.x("x", 64, 64, 64, 32), 1, (2, 2), last=True, stride=2)
+        y = transposed(m, m.x("x", 64, 64, 64, 33), 1, (2, 2), last=True, stride=2)
         reason = refusal(m.relu(y))
         assert reason.startswith("a convolution that gains nothing as a kernel of ours: as 4 of")
 

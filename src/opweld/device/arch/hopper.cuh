@@ -227,12 +227,14 @@ OPWELD_FN void griddepcontrol_wait() {
 OPWELD_FN void fence_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // @tile_descriptor deps: shared_address
-// What wgmma takes for an operand in shared memory: rows of 128 bytes, swizzled by 128 bytes,
-// groups of eight rows one after the other. The tile starts at a multiple of 1024 bytes; adding n
-// moves by 16 n bytes along the row.
+// What wgmma takes for an operand in shared memory: rows of 128, 64 or 32 bytes, swizzled by as
+// many, groups of eight rows one after the other. The tile starts at a multiple of 1024 bytes;
+// adding n moves by 16 n bytes along the row.
+template <int kRowBytes = 128>
 OPWELD_FN uint64_t tile_descriptor(const void* tile) {
+    constexpr uint64_t kSwizzle = kRowBytes == 128 ? 1 : kRowBytes == 64 ? 2 : 3;
     const uint64_t at = (shared_address(tile) & 0x3FFFF) >> 4;
-    return at | uint64_t(1) << 16 | uint64_t(1024 >> 4) << 32 | uint64_t(1) << 62;
+    return at | uint64_t(1) << 16 | uint64_t(8 * kRowBytes >> 4) << 32 | kSwizzle << 62;
 }
 
 // @wgmma_order deps:

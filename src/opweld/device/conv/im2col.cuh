@@ -4,8 +4,9 @@
 //
 // packed input: [image][pixel][chunk][64], scales [image][interval of channels][pixel]
 // packed filters: [filter][tap][chunk][64], scales [filter]; what a chunk holds stands at Chunks.
-// k has intervals (tap, 64 channels). Scales are marked where halves may not do for what is under
-// them; a warp that meets marks makes its part of a tile from the operands in memory.
+// k has intervals (tap, 64 channels); of few channels, 32 or 16, and chunks of as many. Scales are
+// marked where halves may not do for what is under them; a warp that meets marks makes its part of
+// a tile from the operands in memory.
 
 namespace op {
 
@@ -33,11 +34,11 @@ OPWELD_FN void copy_windows(void* to, const CUtensorMap* map, const Barrier& bar
     }
 }
 
-// @make_window_map deps: Convolution, PackedOperands, tensor_map_header
-// The map of packed pixels, `from.row` values each.
+// @make_window_map deps: Convolution, PackedOperands, swizzle_of, tensor_map_header
+// The map of packed pixels, `from.row` values each, `width` of which are a row of a box.
 template <int kSpace>
 static int make_window_map(CUtensorMap* map, const PackedOperand& from, const Convolution& c,
-                           int box_rows) {
+                           int box_rows, int width) {
     static PFN_cuTensorMapEncodeIm2col_v12000 encode = nullptr;
     if (!encode) {
         void* found = nullptr;
@@ -67,9 +68,9 @@ static int make_window_map(CUtensorMap* map, const PackedOperand& from, const Co
     steps[kSpace + 1] = 1;
     const CUresult result =
         encode(map, CU_TENSOR_MAP_DATA_TYPE_UINT16, kSpace + 2, const_cast<void*>(from.data), sizes,
-               strides, lower, upper, 64, cuuint32_t(box_rows), steps,
-               CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-               CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+               strides, lower, upper, cuuint32_t(width), cuuint32_t(box_rows), steps,
+               CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(width), CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
@@ -80,7 +81,9 @@ struct Taps {
     int interval, tap, at[3];
 
     __device__ __forceinline__ Taps(const int (&kernel)[3], int of_channels, int first)
-        : of_channels(of_channels), interval(first % of_channels), tap(first / of_channels) {
+        : of_channels(of_channels), interval(0), tap(0), at{} {
+        if (first == 0) return;
+        interval = first % of_channels, tap = first / of_channels;
         int rest = tap;
 #pragma unroll
         for (int axis = 2; axis > 0; --axis) {
@@ -117,21 +120,28 @@ struct PixelScales {
             const int* at = corner.at;
             begin = corner.image * of_channels * int(c.pixels()) +
                     (at[0] * c.size[1] + at[1]) * c.size[2] + at[2];
+#pragma unroll
             for (int axis = 0; axis < 3; ++axis) {
-                const int first = first_bit(kernel, axis);
-                for (int i = 0, place = at[axis]; i < kernel[axis]; ++i) {
-                    shown |= uint64_t(unsigned(place) < unsigned(c.size[axis])) << (first + i);
-                    place += c.dilation[axis];
-                }
+                shown |= inside(at[axis], kernel[axis], c.dilation[axis], c.size[axis])
+                         << first_bit(kernel, axis);
             }
         }
-        __device__ __forceinline__ float scale(const float* scales, uint64_t position, int offset,
-                                               uint32_t& marks) {
+        // By position along an axis.
+        static __device__ __forceinline__ uint64_t inside(int at, int taps, int step, int size) {
+            if (step == 1) {
+                const int first = max(-at, 0), last = min(size - at, taps);
+                return first < last ? ~uint64_t(0) >> (64 - (last - first)) << first : 0;
+            }
+            uint64_t found = 0;
+            for (int i = 0; i < taps; ++i, at += step) {
+                found |= uint64_t(unsigned(at) < unsigned(size)) << i;
+            }
+            return found;
+        }
+        __device__ __forceinline__ float load(const float* scales, uint64_t position,
+                                              int offset) const {
             const bool exists = (shown & position) == position;
-            const float found = exists ? __ldg(scales + begin + offset) : 0.0f;
-            marks |= __float_as_uint(found);
-            largest = fmaxf(largest, unmarked(found));
-            return unmarked(found);
+            return exists ? __ldg(scales + begin + offset) : 0.0f;
         }
     };
     const Convolution& c;
@@ -155,9 +165,15 @@ struct PixelScales {
         for (int axis = 0; axis < 3; ++axis) {
             position |= uint64_t(1) << (first_bit(kernel, axis) + at[axis]);
         }
-        of_upper = upper.scale(scales, position, offset, marks);
-        of_lower = lower.scale(scales, position, offset, marks);
+        of_upper = upper.load(scales, position, offset);
+        of_lower = lower.load(scales, position, offset);
         taps.advance(kernel);
+    }
+    __device__ __forceinline__ void use(float& of_upper, float& of_lower) {
+        marks |= __float_as_uint(of_upper) | __float_as_uint(of_lower);
+        of_upper = unmarked(of_upper), of_lower = unmarked(of_lower);
+        upper.largest = fmaxf(upper.largest, of_upper);
+        lower.largest = fmaxf(lower.largest, of_lower);
     }
     // Whether halves do not do for a warp's sums, by the marks of its pixels and of its columns,
     // and where digits were lost by the sums themselves. Takes the marks off the scales of columns,
@@ -217,10 +233,10 @@ struct AllTaps {
     }
 };
 
-// @sum_windows_in_float32 deps: Corner, Sums, Taps, kInterval
+// @sum_windows_in_float32 deps: Corner, Sums, Taps
 // A warp's sums of intervals of k in float32, from the operands in memory, one of this lane's two
 // rows after the other; `column` is its first one.
-template <typename TapsOf, int kTileN, int kPiece>
+template <int kWidth, typename TapsOf, int kTileN, int kPiece>
 OPWELD_FN void sum_windows_in_float32(Sums<kTileN, kPiece>& sums, const Convolution& c,
                                       const TapsOf& taps_of, const Taps& first, int batch,
                                       int intervals, const Corner<int> (&corners)[2], int column) {
@@ -239,8 +255,8 @@ OPWELD_FN void sum_windows_in_float32(Sums<kTileN, kPiece>& sums, const Convolut
                 at[axis] = corners[row].at[axis] + taps.at[axis] * c.dilation[axis] +
                            taps_of.shift(batch, axis);
             }
-            const int begin = taps.interval * kInterval;
-            const int end = int(min(c.channels, int64_t(begin + kInterval)));
+            const int begin = taps.interval * kWidth;
+            const int end = int(min(c.channels, int64_t(begin + kWidth)));
             float some[kTileN / 4] = {};  // long sums lose less in levels
 #pragma unroll 1
             for (int channel = begin; channel < end; ++channel) {
@@ -269,8 +285,9 @@ OPWELD_FN void sum_windows_in_float32(Sums<kTileN, kPiece>& sums, const Convolut
 }
 
 // @WindowLoader deps: AllTaps, PackedOperands, PixelScales, Tiles, TileScales, Ring, cluster, copy_tile, copy_windows, make_tensor_map, make_window_map, sum_windows_in_float32, prefetch_map, tile_at
-// Loads tiles of windows and of packed filters, as PackedLoader does those of two matrices.
-template <int kSpace, typename TapsOf = AllTaps>
+// Loads tiles of windows and of packed filters, as PackedLoader does those of two matrices, of
+// intervals of kWidth channels.
+template <int kSpace, typename TapsOf, int kWidth>
 struct WindowLoader {
     static constexpr bool kHasFallback = true;
     CUtensorMap a, b;
@@ -289,8 +306,8 @@ struct WindowLoader {
 
     template <typename T>
     int open(const PackedOperands& from) {
-        const int error = make_window_map<kSpace>(&a, from.a, c, T::kTileM);
-        return error ? error : make_tensor_map(&b, from.b, T::kTileN / T::kBlocks);
+        const int error = make_window_map<kSpace>(&a, from.a, c, T::kTileM, kWidth);
+        return error ? error : make_tensor_map(&b, from.b, T::kTileN / T::kBlocks, kWidth);
     }
     __device__ __forceinline__ PixelScales row_scales(const TileGrid&, const TileScales& scales,
                                                       const TileAt& tile, int row,
@@ -317,13 +334,13 @@ struct WindowLoader {
         };
         const Corner<int> corners[2] = {corner(row + lane / 4), corner(row + lane / 4 + 8)};
         const Taps taps(taps_of.kernel(c, tile.batch), of_channels, tile.first);
-        sum_windows_in_float32(sums, c, taps_of, taps, tile.batch, tile.last - tile.first, corners,
-                               int(column) + lane % 4 * 2);
+        sum_windows_in_float32<kWidth>(sums, c, taps_of, taps, tile.batch, tile.last - tile.first,
+                                       corners, int(column) + lane % 4 * 2);
     }
     template <typename T>
     __device__ __forceinline__ void fill(typename T::Memory& memory, const TileGrid& grid,
                                          const TileScales&) const {
-        constexpr int kChunks = Chunks<typename T::Mode>::kPerInterval;
+        constexpr int kChunks = T::Depth::kPerInterval;
         constexpr int kPart = T::kTileN / T::kBlocks;
         const typename T::Blocks blocks;
         prefetch_map(&a);
@@ -347,10 +364,11 @@ struct WindowLoader {
                 const int part = chunk % kChunks;
                 memory.empty[ring.stage].wait(ring.parity);
                 memory.full[ring.stage].expect(sizeof(stage.a) + sizeof(stage.b));
-                copy_windows<kSpace>(stage.a, &a, full, (taps.interval * kChunks + part) * 64,
+                copy_windows<kSpace>(stage.a, &a, full, (taps.interval * kChunks + part) * kWidth,
                                      corner.at, corner.image, offset);
-                copy_tile<(T::kBlocks > 1)>(stage.b + blocks.rank * kPart * kChunkBytes, &b, full,
-                                            chunk * 64, column, tile.batch, T::Blocks::kAll);
+                copy_tile<(T::kBlocks > 1)>(stage.b + blocks.rank * kPart * T::kChunkBytes, &b,
+                                            full, chunk * kWidth, column, tile.batch,
+                                            T::Blocks::kAll);
                 if (part == kChunks - 1) taps.advance(kernel);
                 ring.advance();
             }

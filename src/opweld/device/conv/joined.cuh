@@ -68,9 +68,9 @@ struct JoinedTaps : AllTaps {
 
 // @JoinedTiles deps: JoinedTaps, pack_joined, WindowTiles, Windows, launch_fma_product, product_of_windows
 // As WindowTiles, of few channels: kRows rows of taps are joined, which are whole steps of stride.
-template <typename Mode, int kSpace, int kColumns, int kRows>
+template <typename Mode, int kSpace, int kColumns, int kRows, int kWidth = kInterval>
 struct JoinedTiles {
-    using Form = WindowTiles<Mode, kSpace, kColumns>;
+    using Form = WindowTiles<Mode, kSpace, kColumns, kWidth>;
     static constexpr bool kChannelsLast = false;
 
     static bool takes(const Convolution& c) {
@@ -90,7 +90,7 @@ struct JoinedTiles {
                                              stream);
         }
         const JoinedRows by(c, kRows);
-        return Form::launch_packed(by.to, JoinedTaps(by), JoinedPixels(by), workspace, sink,
+        return Form::launch_packed(by.to, JoinedTaps(by), JoinedPixels<kWidth>(by), workspace, sink,
                                    stream);
     }
 };

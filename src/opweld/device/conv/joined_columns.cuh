@@ -5,11 +5,14 @@ namespace op {
 
 // @pack_columns deps: JoinedBlock, maximum, pack_values
 // Lanes that share a column, and how often they take eight neighbours along k each.
-constexpr int kColumnLanes = kInterval < 32 ? kInterval / 8 : 4;
-constexpr int kOctets = kInterval / 8 / kColumnLanes;
+template <int kWidth>
+constexpr int kColumnLanes = kWidth < 32 ? kWidth / 8 : 4;
+template <int kWidth>
+constexpr int kOctets = kWidth / 8 / kColumnLanes<kWidth>;
 
+template <int kWidth>
 struct Octets {
-    float x[kOctets][8];
+    float x[kOctets<kWidth>][8];
 };
 
 // The largest of a column, and of a lane's values the nearest to zero, which itself is none.
@@ -17,9 +20,11 @@ struct Bounds {
     float largest;
     uint32_t nearest;  // bits without the sign, twice and negated; 0 for none
 
-    __device__ __forceinline__ Bounds(const Octets& v, int octets) : largest(0.0f), nearest(0) {
+    template <int kWidth>
+    __device__ __forceinline__ Bounds(const Octets<kWidth>& v, int octets)
+        : largest(0.0f), nearest(0) {
 #pragma unroll
-        for (int i = 0; i < kOctets; ++i) {
+        for (int i = 0; i < kOctets<kWidth>; ++i) {
             if (i >= octets) break;
 #pragma unroll
             for (int j = 0; j < 8; ++j) {
@@ -28,7 +33,7 @@ struct Bounds {
             }
         }
 #pragma unroll
-        for (int step = kColumnLanes / 2; step; step /= 2) {
+        for (int step = kColumnLanes<kWidth> / 2; step; step /= 2) {
             largest = maximum(largest, __shfl_xor_sync(~0u, largest, step));
         }
     }
@@ -77,25 +82,28 @@ OPWELD_FN int put_exactly(const float (&v)[8], float scale, half* interval, int 
 
 // As pack_values: of all lanes of a column, which have values in so many of their octets, and write
 // the first one's to `to`.
-template <int kParts>
-OPWELD_FN void pack_octets(const Octets& v, int octets, bool exists, half* to, float* scale) {
-    constexpr int kStep = kColumnLanes * 8;
+template <int kParts, int kWidth>
+OPWELD_FN void pack_octets(const Octets<kWidth>& v, int octets, bool exists, half* to,
+                           float* scale) {
+    constexpr int kStep = kColumnLanes<kWidth> * 8;
     static_assert(64 / kParts % kStep == 0, "upper and lower parts of octets are as far apart");
     const Bounds bounds(v, octets);
-    const int up = lift(exponent_of(bounds.largest)), begin = threadIdx.x % kColumnLanes * 8;
+    const int up = lift(exponent_of(bounds.largest)),
+              begin = threadIdx.x % kColumnLanes<kWidth> * 8;
     const float by = power_of_two(up);
     int excess = 0;
     if (__all_sync(~0u, bounds.template keeps_digits<kParts>(by))) {
         if (!exists) return;
 #pragma unroll
-        for (int i = 0; i < kOctets; ++i) put_octet<kParts>(v.x[i], by, to + i * kStep * kParts);
+        for (int i = 0; i < kOctets<kWidth>; ++i)
+            put_octet<kParts>(v.x[i], by, to + i * kStep * kParts);
     } else {
 #pragma unroll
-        for (int i = 0; i < kOctets; ++i) {
+        for (int i = 0; i < kOctets<kWidth>; ++i) {
             excess += put_exactly<kParts>(v.x[i], by, to - begin, begin + i * kStep, exists);
         }
 #pragma unroll
-        for (int step = kColumnLanes / 2; step; step /= 2) {
+        for (int step = kColumnLanes<kWidth> / 2; step; step /= 2) {
             excess += __shfl_xor_sync(~0u, excess, step);
         }
     }
@@ -109,7 +117,8 @@ struct ColumnsOfWarp {
     int row, first, step, own;
     int64_t pixel;
 
-    __device__ __forceinline__ explicit ColumnsOfWarp(const JoinedBlock& block) {
+    template <int kWidth>
+    __device__ __forceinline__ explicit ColumnsOfWarp(const JoinedBlock<kWidth>& block) {
         const int warps = 8 / block.pixels.rows_of_block, warp = threadIdx.x / 32;
         row = warp / warps, step = warps * kColumns;
         first = (warp - row * warps) * kColumns, own = threadIdx.x % 32 / (32 / kColumns);
@@ -118,21 +127,21 @@ struct ColumnsOfWarp {
 };
 
 // From the tile.
-template <int kParts>
-OPWELD_FN void pack_columns(const JoinedBlock& block, half* packed, float* scale) {
-    constexpr int kStep = kColumnLanes * 8, kDepth = 64 / kParts;
-    const ColumnsOfWarp<32 / kColumnLanes> columns(block);
+template <int kParts, int kWidth>
+OPWELD_FN void pack_columns(const JoinedBlock<kWidth>& block, half* packed, float* scale) {
+    constexpr int kStep = kColumnLanes<kWidth> * 8, kDepth = 64 / kParts;
+    const ColumnsOfWarp<32 / kColumnLanes<kWidth>> columns(block);
     if (columns.row >= block.rows) return;
-    const int octets = (block.values + kStep - 1) / kStep, k = block.interval * kInterval;
-    const int begin = threadIdx.x % kColumnLanes * 8, last = block.columns - 1;
-    const int pitch = int(block.pixels.intervals.by) * (kParts * kInterval);
+    const int octets = (block.values + kStep - 1) / kStep, k = block.interval * kWidth;
+    const int begin = threadIdx.x % kColumnLanes<kWidth> * 8, last = block.columns - 1;
+    const int pitch = int(block.pixels.intervals.by) * (kParts * kWidth);
     half* to = packed + columns.pixel * pitch + (k / kDepth * 64 + k % kDepth + begin);
     float* scales = scale + (block.space.scale[columns.row] + columns.first + columns.own);
     const int from = columns.row * int(block.pixels.values()) * 4;
-    int places[kOctets][8];
-    Octets v{};
+    int places[kOctets<kWidth>][8];
+    Octets<kWidth> v{};
 #pragma unroll
-    for (int i = 0; i < kOctets; ++i) {
+    for (int i = 0; i < kOctets<kWidth>; ++i) {
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
             places[i][j] = block.space.place[begin + i * kStep + j] + from;
@@ -142,7 +151,7 @@ OPWELD_FN void pack_columns(const JoinedBlock& block, half* packed, float* scale
     for (int first = columns.first; first <= last; first += columns.step) {
         const int column = first + columns.own, at = min(column, last) * 4;
 #pragma unroll
-        for (int i = 0; i < kOctets; ++i) {
+        for (int i = 0; i < kOctets<kWidth>; ++i) {
             if (i >= octets) break;
 #pragma unroll
             for (int j = 0; j < 8; ++j) v.x[i][j] = block.at(places[i][j] + at);
@@ -153,13 +162,14 @@ OPWELD_FN void pack_columns(const JoinedBlock& block, half* packed, float* scale
 }
 
 // From memory: as many threads for a column as a spot has.
-template <int kParts>
-OPWELD_FN void pack_from_memory(const JoinedBlock& block, half* packed, float* scale) {
-    const ColumnsOfWarp<32 / kSpotThreads> columns(block);
+template <int kParts, int kWidth>
+OPWELD_FN void pack_from_memory(const JoinedBlock<kWidth>& block, half* packed, float* scale) {
+    constexpr int kThreads = kWidth / 4;
+    const ColumnsOfWarp<32 / kThreads> columns(block);
     if (columns.row >= block.rows) return;
     const Convolution& c = block.pixels.by.from;
-    const int begin = threadIdx.x % kSpotThreads * 4, k = block.interval * kInterval + begin;
-    const int64_t pitch = block.pixels.intervals.by * (kParts * kInterval);
+    const int begin = threadIdx.x % kThreads * 4, k = block.interval * kWidth + begin;
+    const int64_t pitch = block.pixels.intervals.by * (kParts * kWidth);
     int lines[4], across[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -178,20 +188,21 @@ OPWELD_FN void pack_from_memory(const JoinedBlock& block, half* packed, float* s
         for (int i = 0; i < 4; ++i) {
             if (column >= block.columns || lines[i] < 0) continue;
             const int at = column * c.stride[2] + across[i];
-            const JoinedSpace::Line line = block.space.line[lines[i]];
+            const auto line = block.space.line[lines[i]];
             if (unsigned(at) < unsigned(line.width)) v.x[i] = __ldg(line.from + at * c.pixel);
         }
-        pack_values<kParts, true>(v, column < block.columns, to, k, scales);
+        pack_values<kParts, true, kThreads>(v, column < block.columns, to, k, scales);
         to += columns.step * pitch, scales += columns.step;
     }
 }
 
 // @pack_joined deps: load_joined, pack_columns
+template <int kWidth>
 template <int kParts>
-__device__ __forceinline__ void JoinedPixels::pack(int64_t number, half* packed,
-                                                   float* scale) const {
-    __shared__ JoinedSpace space;
-    const JoinedBlock block(*this, space, int(number));
+__device__ __forceinline__ void JoinedPixels<kWidth>::pack(int64_t number, half* packed,
+                                                           float* scale) const {
+    __shared__ JoinedSpace<kWidth> space;
+    const JoinedBlock<kWidth> block(*this, space, int(number));
     block.find_places();
     __syncthreads();
     if (in_tiles) {

@@ -5,10 +5,11 @@
 namespace op {
 
 // @JoinedPixels deps: Divisor, JoinedRows, Spots, num_multiprocessors
-// As PixelsOf. A block packs an interval of some columns of some rows, from a tile of the input in
-// shared memory: of each row the lines (row, channel) that the interval has taps of; of each line
-// the columns by their remainder, divided by the stride, so that neighbours of the output lie side
-// by side. Where a tile would be too large, values are read one by one.
+// As PixelsOf. A block packs an interval, of kWidth values, of some columns of some rows, from a
+// tile of the input in shared memory: of each row the lines (row, channel) that the interval has
+// taps of; of each line the columns by their remainder, divided by the stride, so that neighbours
+// of the output lie side by side. Where a tile would be too large, values are read one by one.
+template <int kWidth>
 struct JoinedPixels {
     static constexpr int kMostValues = 10 * 1024, kMostColumns = 256, kEnoughColumns = 512;
     static constexpr int kMostLines = 192;  // of up to eight rows, one for each warp
@@ -22,7 +23,7 @@ struct JoinedPixels {
     explicit JoinedPixels(const JoinedRows& by)
         : by(by),
           rows(int(by.to.batches * by.to.size[0] * by.to.size[1])),
-          intervals(interval_count(by.to.channels)),
+          intervals(interval_count(by.to.channels, kWidth)),
           across(by.from.kernel[2]),
           channels(by.from.channels),
           stride(by.from.stride[2]),
@@ -30,7 +31,7 @@ struct JoinedPixels {
           depth(by.to.size[0]) {
         const Convolution& c = by.from;
         const int taps = c.kernel[2], out = by.to.size[2];
-        lines = std::min((kInterval + taps - 2) / taps + 1, by.rows * int(c.channels));
+        lines = std::min((kWidth + taps - 2) / taps + 1, by.rows * int(c.channels));
         remainders = c.dilation[2] == 1 ? std::min(taps, c.stride[2]) : c.stride[2];
         columns = std::min(out, kMostColumns);
         while (columns > 32 && !fits()) columns = (columns - 1) / 32 * 32;
@@ -78,26 +79,29 @@ struct JoinedPixels {
 
 // @JoinedSpace deps: JoinedPixels
 // The shared memory of a block.
+template <int kWidth>
 struct JoinedSpace {
     static constexpr int kAtOnce = 8;  // lines
     struct alignas(16) Line {
         const float* from;  // its first column in the input
         int to, width;      // its place in the tile, in bytes; none outside of the image
     };
-    float value[JoinedPixels::kMostValues];
-    Line line[JoinedPixels::kMostLines + kAtOnce];  // of each row; the last one again
-    int place[kInterval];  // in bytes, of each value of the interval, from its row's on
+    float value[JoinedPixels<kWidth>::kMostValues];
+    Line line[JoinedPixels<kWidth>::kMostLines + kAtOnce];  // of each row; the last one again
+    int place[kWidth];  // in bytes, of each value of the interval, from its row's on
     int scale[8];
 };
 
 // @JoinedBlock deps: JoinedSpace
 // Which part of the packed input a block makes.
+template <int kWidth>
 struct JoinedBlock {
-    const JoinedPixels& pixels;
-    JoinedSpace& space;
+    using Space = JoinedSpace<kWidth>;
+    const JoinedPixels<kWidth>& pixels;
+    Space& space;
     int interval, row, rows, begin, columns, values, line, lines;
 
-    __device__ __forceinline__ JoinedBlock(const JoinedPixels& pixels, JoinedSpace& space,
+    __device__ __forceinline__ JoinedBlock(const JoinedPixels<kWidth>& pixels, Space& space,
                                            int block)
         : pixels(pixels), space(space) {
         const Convolution& to = pixels.by.to;
@@ -108,8 +112,8 @@ struct JoinedBlock {
         columns = min(pixels.columns, to.size[2] - begin);
         row = band * pixels.rows_of_block;
         rows = min(pixels.rows_of_block, pixels.rows - row);
-        const int first = interval * kInterval;
-        values = min(kInterval, int(to.channels) - first);
+        const int first = interval * kWidth;
+        values = min(kWidth, int(to.channels) - first);
         line = int(pixels.across.quotient(unsigned(first)));
         lines = int(pixels.across.quotient(unsigned(first + values - 1))) - line + 1;
     }
@@ -131,9 +135,9 @@ struct JoinedBlock {
     __device__ __forceinline__ void find_places() const {
         const int warp = threadIdx.x / 32;
         if (warp < rows) find_lines(warp);
-        if (threadIdx.x >= kInterval) return;
+        if (threadIdx.x >= kWidth) return;
         const Convolution& c = pixels.by.from;
-        const int own = threadIdx.x, k = interval * kInterval + own;
+        const int own = threadIdx.x, k = interval * kWidth + own;
         const int below = int(pixels.across.quotient(unsigned(k)));
         const int place =
             (below - line) * pixels.pitch + place_of((k - below * c.kernel[2]) * c.dilation[2]);
@@ -147,7 +151,7 @@ struct JoinedBlock {
         const int row_of_depth = (rest - image * to.size[0]) * c.size[1];
         const float* const from = static_cast<const float*>(c.x) + image * c.batch;
         const int begin_of_tile = own * int(pixels.values()) * 4;
-        const int more = own == rows - 1 ? JoinedSpace::kAtOnce : 0;
+        const int more = own == rows - 1 ? Space::kAtOnce : 0;
 #pragma unroll 1
         for (int i = threadIdx.x % 32; i < lines + more; i += 32) {
             const int below = min(i, lines - 1);
@@ -172,8 +176,9 @@ struct JoinedBlock {
 
 // @load_joined deps: JoinedBlock
 // Fills the tile from an image whose columns are neighbours: a warp takes 32 of some lines at once.
-OPWELD_FN void load_lines(const JoinedBlock& block) {
-    constexpr int kAtOnce = JoinedSpace::kAtOnce;
+template <int kWidth>
+OPWELD_FN void load_lines(const JoinedBlock<kWidth>& block) {
+    constexpr int kAtOnce = JoinedSpace<kWidth>::kAtOnce;
     const Convolution& c = block.pixels.by.from;
     const int step = int(c.pixel), width = block.width(), count = block.rows * block.lines;
     const int chunks = (width + 31) / 32, left = block.left();
@@ -188,7 +193,7 @@ OPWELD_FN void load_lines(const JoinedBlock& block) {
         int to[kAtOnce];
 #pragma unroll
         for (int i = 0; i < kAtOnce; ++i) {
-            const JoinedSpace::Line line = block.space.line[first + i];
+            const auto line = block.space.line[first + i];
             to[i] = line.to + place * 4;
             v[i] = in_line < unsigned(line.width) ? __ldg(line.from + at * step) : 0.0f;
         }
@@ -202,10 +207,11 @@ OPWELD_FN void load_lines(const JoinedBlock& block) {
 
 // The same of an image whose channels are neighbours: the threads of a block take some columns of
 // `count` of them at a time.
-OPWELD_FN void load_channels(const JoinedBlock& block, int line, int count) {
+template <int kWidth>
+OPWELD_FN void load_channels(const JoinedBlock<kWidth>& block, int line, int count) {
     constexpr int kAtOnce = 4;
     const Convolution& c = block.pixels.by.from;
-    const JoinedSpace::Line lines = block.space.line[line];
+    const auto lines = block.space.line[line];
     const int width = block.width(), step = int(c.pixel), columns = int(256u / unsigned(count));
     int column = int(threadIdx.x / unsigned(count)), at = block.left() + column;
     const int channel = threadIdx.x - column * count;
@@ -228,8 +234,9 @@ OPWELD_FN void load_channels(const JoinedBlock& block, int line, int count) {
     }
 }
 
-OPWELD_FN void load_joined(const JoinedBlock& block) {
-    const JoinedPixels& pixels = block.pixels;
+template <int kWidth>
+OPWELD_FN void load_joined(const JoinedBlock<kWidth>& block) {
+    const JoinedPixels<kWidth>& pixels = block.pixels;
     const Convolution& c = pixels.by.from;
     if (c.channel == 1 && c.pixel != 1) {
         const int channels = int(c.channels);
@@ -246,7 +253,7 @@ OPWELD_FN void load_joined(const JoinedBlock& block) {
     } else {
         load_lines(block);
     }
-    if (block.values == kInterval) return;
+    if (block.values == kWidth) return;
     for (int row = 0; row < block.rows; ++row) {
         const int zeros = row * int(pixels.values()) + pixels.lines * pixels.pitch;
 #pragma unroll 1

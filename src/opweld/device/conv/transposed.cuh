@@ -58,8 +58,8 @@ struct TapsOfPhase : AllTaps {
         return weight.place<kColumns>(taps.of[phase], phase, column % kColumns, channel, tap);
     }
 };
-template <int kSpace, int kColumns>
-OPWELD_FN TileAt tile_at(const WindowLoader<kSpace, TapsOfPhase<kColumns>>& loader,
+template <int kSpace, int kColumns, int kWidth>
+OPWELD_FN TileAt tile_at(const WindowLoader<kSpace, TapsOfPhase<kColumns>, kWidth>& loader,
                          const TileGrid& grid, int index) {
     TileAt tile(grid, index);
     const int intervals = loader.taps_of.taps.of[tile.batch].taps() * loader.of_channels;
@@ -159,8 +159,8 @@ struct PhaseTiles {
         int64_t taps = 0;
         for (int n = 0; n < all.count(); ++n) taps += all.taps.of[n].taps();
         pixels = Form::Pixels::take(c, space);
-        filters =
-            PackedFilters::take<kParts>(c.channels, num_filters * c.taps(), num_filters, space);
+        filters = PackedFilters::take<kParts, Form::kWidth>(c.channels, num_filters * c.taps(),
+                                                            num_filters, space);
         splits = parts_of_windows<typename Form::T>(rows, c.filters,
                                                     taps * pixels.of_channels / all.count());
         parts = space.take<float>(splits > 1 ? splits * rows * c.filters : 0);
@@ -184,8 +184,8 @@ struct PhaseTiles {
                cudaStream_t stream) const {
         const Convolution& c = all.c;
         const TapsOfPhase<kColumns> taps_of(all.taps, weight);
-        const int error =
-            Form::pack(c, taps_of, PixelsOf(c), pixels, filters, c.filters * all.count(), stream);
+        const int error = Form::pack(c, taps_of, PixelsOf<Form::kWidth>(c), pixels, filters,
+                                     c.filters * all.count(), stream);
         if (error) return error;
         return in_parts(sink, splits, parts, nullptr, stream, [&](const auto& to) {
             return Form::launch_all(c, taps_of, all.count(), pixels, filters, splits, to, stream);

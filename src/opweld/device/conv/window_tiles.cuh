@@ -4,22 +4,23 @@
 namespace op {
 
 // @PackedFilters deps: Workspace, half_header, kInterval
-// Filters as rows of k = (tap, channel), each under a scale of its own.
+// Filters as rows of k = (tap, channel), each under a scale of its own, in intervals of kWidth
+// channels.
 struct PackedFilters {
     half* packed;
     float* scale;
 
     // For `rows` of packed channels: all taps of all filters.
-    template <int kParts>
+    template <int kParts, int kWidth>
     static PackedFilters take(int64_t channels, int64_t rows, int64_t filters, Workspace& space) {
-        return {space.take<half>(rows * interval_count(channels) * (kParts * kInterval)),
+        return {space.take<half>(rows * interval_count(channels, kWidth) * (kParts * kWidth)),
                 space.take<float>(filters)};
     }
 };
 
 // @pack_filter deps: Convolution, PackedFilters, exponents, pack_values
 // A block packs the filter of this number, among those of all products.
-template <int kParts, typename TapsOf>
+template <int kParts, int kWidth, typename TapsOf>
 OPWELD_FN void pack_filter(const Convolution& c, const TapsOf& taps_of,
                            const PackedFilters& filters, int64_t number) {
     __shared__ uint32_t most;
@@ -28,7 +29,7 @@ OPWELD_FN void pack_filter(const Convolution& c, const TapsOf& taps_of,
     const int channels = int(c.channels);
     const auto& kernel = taps_of.kernel(c, batch);
     const int taps = kernel[0] * kernel[1] * kernel[2];
-    const int pitch = int(interval_count(channels)) * kInterval;  // channels of a tap
+    const int pitch = int(interval_count(channels, kWidth)) * kWidth;  // channels of a tap
     const float* const from = taps_of.filter(c, number);
     const auto weight = [&](int channel, int tap) {
         const int64_t place = taps_of.place_in_filter(c, batch, column, channel, tap);
@@ -66,16 +67,17 @@ OPWELD_FN void pack_filter(const Convolution& c, const TapsOf& taps_of,
 
 // @PixelsOf deps: Convolution, InMemory, PlainColumns, reads_packets, split_spot
 // How the input is packed, the channels of pixels as the rows of an operand: by so many blocks.
+template <int kWidth>
 struct PixelsOf {
     InMemory<float> source;
     Operand x;
-    Spots spots;
+    SpotsOf<kWidth> spots;
     bool packets;
 
     explicit PixelsOf(const Convolution& c)
         : source{static_cast<const float*>(c.x)},
           x{c.x, c.batch, c.pixel, c.channel},
-          spots{c.batches, c.pixels(), c.channels, interval_count(c.channels)},
+          spots{c.batches, c.pixels(), c.channels, interval_count(c.channels, kWidth)},
           packets(reads_packets<float>(x)) {}
     int64_t num_blocks() const { return spots.count(); }
     template <int kParts>
@@ -87,7 +89,7 @@ struct PixelsOf {
 
 // @pack_operands_kernel deps: pack_filter, start_dependents
 // Packs both operands of a convolution: one block per filter, then those of the input.
-template <int kParts, typename TapsOf, typename Pixels>
+template <int kParts, int kWidth, typename TapsOf, typename Pixels>
 static __global__ void __launch_bounds__(256)
     pack_operands_kernel(const __grid_constant__ Convolution c,
                          const __grid_constant__ TapsOf taps_of,
@@ -95,15 +97,17 @@ static __global__ void __launch_bounds__(256)
                          const int num_filters, half* packed, float* scales) {
     start_dependents();
     const int block = int(blockIdx.x) - num_filters;
-    if (block < 0) pack_filter<kParts>(c, taps_of, filters, blockIdx.x);
+    if (block < 0) pack_filter<kParts, kWidth>(c, taps_of, filters, blockIdx.x);
     else pixels.template pack<kParts>(block, packed, scales);
 }
 
 // @parts_of_windows deps: num_multiprocessors
-// In how many parts k is summed: microseconds of an H100 (2026-11-26), as those of TilePlan.
+// In how many parts k is summed: microseconds of an H100 (2026-11-26), as those of TilePlan. Those
+// of intervals of fewer than 64 channels are estimates, not measured.
 template <typename T>
 static int parts_of_windows(int64_t rows, int64_t filters, int64_t intervals) {
-    const double interval_us = (T::Mode::kParts == 2 ? 3 : 1) * (T::kTileN == 64 ? 0.83 : 0.46);
+    const double interval_us = (T::Mode::kParts == 2 ? 3 : 1) * (T::kTileN == 64 ? 0.83 : 0.46) *
+                               (0.4 + 0.6 * T::kWidth / kInterval);
     const double ends_us = T::kTileN == 64 ? 2.0 : 4.5, bytes = double(rows) * double(filters) * 8;
     const int64_t height = T::kTileM * T::kBlocks, slots = num_multiprocessors() * T::kResident;
     const int64_t tiles =
@@ -121,16 +125,19 @@ static int parts_of_windows(int64_t rows, int64_t filters, int64_t intervals) {
 }
 
 // @WindowTiles deps: Convolution, TensorView, Launch, PackedFilters, PixelsOf, SplitSums, TileGrid, WindowLoader, Windows, Workspace, in_parts, launch_fma_product, launch_tiles, pack_operands_kernel, parts_of_windows, product_of_windows
-// A convolution of float32 over kSpace axes, by the tensor cores, in tiles of kColumns filters;
-// what the copy engine does not take is left to the float32 kernel.
-template <typename ModeOf, int kSpace, int kColumns>
+// A convolution of float32 over kSpace axes, by the tensor cores, in tiles of kColumns filters and
+// intervals of kWidth channels; what the copy engine does not take is left to the float32 kernel.
+template <typename ModeOf, int kSpace, int kColumns, int kWidthOf = kInterval>
 struct WindowTiles {
     using Mode = ModeOf;
+    static constexpr int kWidth = kWidthOf;
     // Where 64 columns leave room for it two blocks share a multiprocessor: one ends its tile while
     // the other sums. Pairs of wider ones share what they read of the filters.
-    static constexpr int kPromoted = Mode::kParts == 2 ? 32 : 64;
-    using T = std::conditional_t<kColumns == 64, Tiles<Mode, 64, 1, 3, kPromoted, 2>,
-                                 Tiles<Mode, 128, 2, 6, kPromoted>>;
+    // Stages of narrow intervals are smaller, and more: as many bytes are under way.
+    static constexpr int kPromoted = Mode::kParts == 2 ? 32 : kWidth, kMore = kInterval / kWidth;
+    using T =
+        std::conditional_t<kColumns == 64, Tiles<Mode, 64, 1, 3 * kMore, kPromoted, 2, kWidth>,
+                           Tiles<Mode, 128, 2, 6 * kMore, kPromoted, 1, kWidth>>;
     // The packed input.
     struct Pixels {
         int64_t of_channels;
@@ -138,9 +145,9 @@ struct WindowTiles {
         float* scales;
 
         static Pixels take(const Convolution& c, Workspace& space) {
-            const int64_t of_channels = interval_count(c.channels);
+            const int64_t of_channels = interval_count(c.channels, kWidth);
             const int64_t all = c.batches * c.pixels() * of_channels;
-            return {of_channels, space.take<half>(all * (Mode::kParts * kInterval)),
+            return {of_channels, space.take<half>(all * (Mode::kParts * kWidth)),
                     space.take<float>(all)};
         }
     };
@@ -154,8 +161,8 @@ struct WindowTiles {
         Call(const Convolution& c, void* workspace) {
             Workspace space{static_cast<char*>(workspace)};
             pixels = Pixels::take(c, space);
-            filters = PackedFilters::take<Mode::kParts>(c.channels, c.filters * c.taps(), c.filters,
-                                                        space);
+            filters = PackedFilters::take<Mode::kParts, kWidth>(c.channels, c.filters * c.taps(),
+                                                                c.filters, space);
             const int64_t rows = c.batches * c.places();
             splits = parts_of_windows<T>(rows, c.filters, c.taps() * pixels.of_channels);
             parts = space.take<float>(splits > 1 ? splits * rows * c.filters : 0);
@@ -176,7 +183,7 @@ struct WindowTiles {
             near = near && c.padding[i] <= kFar && c.padding[i] > -kFar && upper >= -kFar &&
                    upper < kFar && c.stride[i] <= 8;
         }
-        return near && c.batches * c.pixels() * interval_count(c.channels) < kMost &&
+        return near && c.batches * c.pixels() * interval_count(c.channels, kWidth) < kMost &&
                c.batches * c.places() < kMost;
     }
     static bool has_offsets_of(const Convolution& c) {
@@ -195,7 +202,8 @@ struct WindowTiles {
     template <typename Epilogue>
     static int launch(const Convolution& c, void* workspace, const EpilogueStore<Epilogue>& sink,
                       cudaStream_t stream) {
-        if (takes(c)) return launch_packed(c, AllTaps(), PixelsOf(c), workspace, sink, stream);
+        if (takes(c))
+            return launch_packed(c, AllTaps(), PixelsOf<kWidth>(c), workspace, sink, stream);
         return launch_fma_product<float>(product_of_windows(c), Windows{c}, sink, nullptr, stream);
     }
     // What `taps_of` and `pixels_of` know of the operands in memory is packed as those of `c`.
@@ -215,7 +223,7 @@ struct WindowTiles {
                     const Pixels& pixels, const PackedFilters& filters, int64_t num_filters,
                     cudaStream_t stream) {
         return Launch(num_filters + pixels_of.num_blocks(), 256, 0, stream)
-            .run(pack_operands_kernel<Mode::kParts, TapsOf, Packing>, c, taps_of, pixels_of,
+            .run(pack_operands_kernel<Mode::kParts, kWidth, TapsOf, Packing>, c, taps_of, pixels_of,
                  filters, int(num_filters), pixels.packed, pixels.scales);
     }
     // The tiles of `batches` products of packed operands.
@@ -224,7 +232,7 @@ struct WindowTiles {
                           const Pixels& pixels, const PackedFilters& filters, int splits,
                           const EpilogueStore<Epilogue>& sink, cudaStream_t stream) {
         constexpr int64_t kHeight = T::kTileM * T::kBlocks;
-        const int64_t pitch = pixels.of_channels * (Mode::kParts * kInterval);
+        const int64_t pitch = pixels.of_channels * (Mode::kParts * kWidth);
         const int64_t depth = c.taps() * pitch, rows = c.batches * c.places();
         const PackedOperands from{
             {pixels.packed, 1, 0, c.batches * c.pixels(), pitch, pitch},
@@ -234,7 +242,7 @@ struct WindowTiles {
             pixels.scales,
             filters.scale,
             nullptr};
-        WindowLoader<kSpace, TapsOf> loader(c, int(pixels.of_channels), taps_of);
+        WindowLoader<kSpace, TapsOf, kWidth> loader(c, int(pixels.of_channels), taps_of);
         const int error = loader.template open<T>(from);
         if (error) return error;
         const auto grid = TileGrid::of(int((rows + kHeight - 1) / kHeight),

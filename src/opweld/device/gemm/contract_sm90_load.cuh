@@ -2,9 +2,17 @@
 
 namespace op {
 
-// @make_tensor_map deps: PackedOperands, tensor_map_header
-// The map of an operand: boxes of `box_rows` rows of 64 values, swizzled.
-static int make_tensor_map(CUtensorMap* map, const PackedOperand& from, int box_rows) {
+// @swizzle_of deps: tensor_map_header
+// Of rows of 64, 32 or 16 values in shared memory: as tile_descriptor says it.
+static CUtensorMapSwizzle swizzle_of(int width) {
+    return width == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
+           : width == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
+                         : CU_TENSOR_MAP_SWIZZLE_32B;
+}
+
+// @make_tensor_map deps: PackedOperands, swizzle_of, tensor_map_header
+// The map of an operand: boxes of `box_rows` rows of `width` values, swizzled.
+static int make_tensor_map(CUtensorMap* map, const PackedOperand& from, int box_rows, int width) {
     static PFN_cuTensorMapEncodeTiled_v12000 encode = nullptr;
     if (!encode) {
         void* found = nullptr;
@@ -18,16 +26,17 @@ static int make_tensor_map(CUtensorMap* map, const PackedOperand& from, int box_
                                  cuuint64_t(from.batches)};
     const int64_t batch = from.batches > 1 ? from.batch : from.row;
     const cuuint64_t strides[2] = {cuuint64_t(from.row) * 2, cuuint64_t(batch) * 2};
-    const cuuint32_t box[3] = {64, cuuint32_t(box_rows), 1}, steps[3] = {1, 1, 1};
+    const cuuint32_t box[3] = {cuuint32_t(width), cuuint32_t(box_rows), 1}, steps[3] = {1, 1, 1};
     const CUresult result =
         encode(map, CU_TENSOR_MAP_DATA_TYPE_UINT16, 3, const_cast<void*>(from.data), sizes, strides,
-               box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+               box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(width),
                CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
 // @StridedScales deps: Sums, TileScales, find_cancellation_sm90
 // The scales of two rows of a packed operand, 8 apart: those of an interval `step` behind the last.
+// `next` starts to load them, long before `use` needs them.
 struct StridedScales {
     const float *first, *scale;
     int64_t step;
@@ -36,6 +45,7 @@ struct StridedScales {
         upper = __ldg(scale), lower = __ldg(scale + 8);
         scale += step;
     }
+    __device__ __forceinline__ void use(float&, float&) const {}
     // Where digits were lost: whether they count in the sums. `left`: rows from the upper one on.
     template <int kParts, int kTileN, int kPiece>
     __device__ __forceinline__ void check(const Sums<kTileN, kPiece>& sums,
@@ -66,13 +76,13 @@ struct PackedLoader {
 
     template <typename T>
     int open(const PackedOperands& from) {
-        const int error = make_tensor_map(&a, from.a, T::kTileM);
-        return error ? error : make_tensor_map(&b, from.b, T::kTileN / T::kBlocks);
+        const int error = make_tensor_map(&a, from.a, T::kTileM, T::kWidth);
+        return error ? error : make_tensor_map(&b, from.b, T::kTileN / T::kBlocks, T::kWidth);
     }
     template <typename T>
     __device__ __forceinline__ void fill(typename T::Memory& memory, const TileGrid& grid,
                                          const TileScales& scales) const {
-        using Depth = Chunks<typename T::Mode>;
+        using Depth = typename T::Depth;
         const typename T::Blocks blocks;
         constexpr int kPart = T::kTileN / T::kBlocks;
         prefetch_map(&a);
@@ -90,11 +100,11 @@ struct PackedLoader {
                 const Barrier& full = memory.full[ring.stage];
                 memory.empty[ring.stage].wait(ring.parity);
                 memory.full[ring.stage].expect(sizeof(stage.a) + sizeof(stage.b));
-                copy_tile<false>(stage.a, &a, full, chunk * 64, row,
+                copy_tile<false>(stage.a, &a, full, chunk * T::kWidth, row,
                                  scales.a_batched ? tile.batch : 0, 0);
-                copy_tile<(T::kBlocks > 1)>(stage.b + blocks.rank * kPart * kChunkBytes, &b, full,
-                                            chunk * 64, column, scales.b_batched ? tile.batch : 0,
-                                            T::Blocks::kAll);
+                copy_tile<(T::kBlocks > 1)>(stage.b + blocks.rank * kPart * T::kChunkBytes, &b,
+                                            full, chunk * T::kWidth, column,
+                                            scales.b_batched ? tile.batch : 0, T::Blocks::kAll);
                 ring.advance();
             }
         }

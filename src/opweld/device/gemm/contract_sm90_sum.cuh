@@ -31,12 +31,13 @@ struct Sums {
 // scratch += 16 kSteps values of k of a chunk of a times b^T, from its step `first` on, of operands
 // in kParts: the small products first. Every product is exact, but the tensor core cuts a sum after
 // 25 bits.
-template <int kParts, int kSteps, int kCount>
+template <int kParts, int kSteps, int kChunkBytes = 128, int kCount>
 OPWELD_FN void multiply_split(float (&scratch)[kCount], const unsigned char* a_rows,
                               const unsigned char* b_rows, int first, int add) {
     const Type<half> type;
     // 16 values are 32 bytes, 2 of the descriptor's units; the lower parts are 64 bytes on.
-    const uint64_t a = tile_descriptor(a_rows) + 2 * first, b = tile_descriptor(b_rows) + 2 * first;
+    const uint64_t a = tile_descriptor<kChunkBytes>(a_rows) + 2 * first;
+    const uint64_t b = tile_descriptor<kChunkBytes>(b_rows) + 2 * first;
     if constexpr (kParts == 2) {
 #pragma unroll
         for (int step = 0; step < kSteps; ++step) {
@@ -68,12 +69,13 @@ OPWELD_FN void promote(float (&sums)[kCount], const float (&scratch)[kCount], fl
 
 // @sum_promoted deps: multiply_split, promote, consumer_release, Sums
 // One or more chunks of split operands, or a part of one, for all pieces of a warpgroup's tile.
-// Leaves `ring` behind the chunks that were read to their end.
-template <typename T, int kPiece>
+// Leaves `ring` behind the chunks that were read to their end. `meanwhile` is done as the first
+// products are under way.
+template <typename T, int kPiece, typename Meanwhile>
 OPWELD_FN void sum_promoted(Sums<T::kTileN, kPiece>& sums, typename T::Memory& memory,
-                            Ring<T::kStages>& ring, int group, int first, float upper,
-                            float lower) {
-    constexpr int kDepth = Chunks<typename T::Mode>::kDepth;
+                            Ring<T::kStages>& ring, int group, int first, const float& upper,
+                            const float& lower, const Meanwhile& meanwhile) {
+    constexpr int kDepth = T::Depth::kDepth;
     constexpr int kChunks = T::kPromoted < kDepth ? 1 : T::kPromoted / kDepth;
     constexpr int kSteps = (T::kPromoted < kDepth ? T::kPromoted : kDepth) / 16;
     const bool to_end = first + kSteps == kDepth / 16;
@@ -90,9 +92,9 @@ OPWELD_FN void sum_promoted(Sums<T::kTileN, kPiece>& sums, typename T::Memory& m
         for (int chunk = 0; chunk < kChunks; ++chunk) {
             if (piece == 0 && first == 0) memory.full[now.stage].wait(now.parity);
             const auto& stage = memory.stage[now.stage];
-            multiply_split<T::Mode::kParts, kSteps>(scratch, stage.a + group * 64 * kChunkBytes,
-                                                    stage.b + piece * kPiece * kChunkBytes, first,
-                                                    chunk > 0);
+            multiply_split<T::Mode::kParts, kSteps, T::kChunkBytes>(
+                scratch, stage.a + group * 64 * T::kChunkBytes,
+                stage.b + piece * kPiece * T::kChunkBytes, first, chunk > 0);
             if (release && chunk > 0) {
                 wgmma_wait<1>();
                 consumer_release<T>(memory, before.stage, blocks);
@@ -100,6 +102,7 @@ OPWELD_FN void sum_promoted(Sums<T::kTileN, kPiece>& sums, typename T::Memory& m
             before = now;
             now.advance();
         }
+        if (piece == 0) meanwhile();
         wgmma_wait<0>();
         pin(scratch);
         if (release) consumer_release<T>(memory, before.stage, blocks);
@@ -115,15 +118,21 @@ OPWELD_FN void sum_promoted(Sums<T::kTileN, kPiece>& sums, typename T::Memory& m
 template <typename T, int kPiece, typename RowScales>
 OPWELD_FN void sum_split(Sums<T::kTileN, kPiece>& sums, typename T::Memory& memory,
                          Ring<T::kStages>& ring, const TileAt& tile, int group, RowScales& rows) {
-    constexpr int kSteps = T::kPromoted / 16, kStepsOfChunk = Chunks<typename T::Mode>::kDepth / 16;
+    constexpr int kSteps = T::kPromoted / 16, kStepsOfChunk = T::Depth::kDepth / 16;
+    float upper, lower, next_upper = 0.0f, next_lower = 0.0f;
+    if (tile.first < tile.last) rows.next(next_upper, next_lower);
 #pragma unroll 1
     for (int interval = tile.first; interval < tile.last; ++interval) {
-        float upper, lower;
-        rows.next(upper, lower);
 #pragma unroll
-        for (int part = 0; part < kInterval / T::kPromoted; ++part) {
+        for (int part = 0; part < T::kWidth / T::kPromoted; ++part) {
+            const auto meanwhile = [&] {
+                if (part > 0) return;
+                upper = next_upper, lower = next_lower;
+                rows.use(upper, lower);
+                if (interval + 1 < tile.last) rows.next(next_upper, next_lower);
+            };
             sum_promoted<T, kPiece>(sums, memory, ring, group, part * kSteps % kStepsOfChunk, upper,
-                                    lower);
+                                    lower, meanwhile);
         }
     }
 }
@@ -134,23 +143,24 @@ OPWELD_FN void sum_split(Sums<T::kTileN, kPiece>& sums, typename T::Memory& memo
 template <typename T, int kPiece, typename RowScales>
 OPWELD_FN void sum_ahead(Sums<T::kTileN, kPiece>& sums, typename T::Memory& memory,
                          Ring<T::kStages>& ring, const TileAt& tile, int group, RowScales& rows) {
-    static_assert(kPiece == T::kTileN && T::Mode::kParts == 1 && T::kPromoted == kInterval);
+    static_assert(kPiece == T::kTileN && T::Mode::kParts == 1 && T::kPromoted == T::kWidth);
     const typename T::Blocks blocks;
     struct Part {
         float sums[kPiece / 2], upper, lower;
     } even, odd;  // intervals
     auto before = ring;
     const auto start = [&](Part& part) {
-        rows.next(part.upper, part.lower);
         memory.full[ring.stage].wait(ring.parity);
         const auto& stage = memory.stage[ring.stage];
         pin(part.sums);
         wgmma_fence();
-        multiply_split<1, kInterval / 16>(part.sums, stage.a + group * 64 * kChunkBytes, stage.b, 0,
-                                          0);
+        multiply_split<1, T::kWidth / 16, T::kChunkBytes>(
+            part.sums, stage.a + group * 64 * T::kChunkBytes, stage.b, 0, 0);
         ring.advance();
+        rows.next(part.upper, part.lower);
     };
     const auto end = [&](Part& part) {
+        rows.use(part.upper, part.lower);
         pin(part.sums);
         consumer_release<T>(memory, before.stage, blocks);
         before.advance();
@@ -194,7 +204,7 @@ OPWELD_FN void sum_whole(Sums<T::kTileN, kPiece>& sums, typename T::Memory& memo
     for (int interval = tile.first; interval < tile.last; ++interval) {
         memory.full[ring.stage].wait(ring.parity);
         const auto& stage = memory.stage[ring.stage];
-        const uint64_t a = tile_descriptor(stage.a + group * 64 * kChunkBytes);
+        const uint64_t a = tile_descriptor(stage.a + group * 64 * T::kChunkBytes);
         const uint64_t b = tile_descriptor(stage.b);
         pin(value);
         wgmma_fence();

@@ -53,10 +53,12 @@ OPWELD_FN TileAt tile_at(const Loader&, const TileGrid& grid, int index) {
 // @Chunks deps: kInterval
 // What 128 bytes of a packed row hold, by mode: a chunk.
 //   Faithful: 32 values as 32 upper parts and 32 lower parts.
-//   the others: 64 values.
-template <typename Mode>
+//   the others: 64 values, or the fewer of a narrower interval, in as many fewer bytes.
+template <typename Mode, int kWidth = kInterval>
 struct Chunks {
-    static constexpr int kDepth = kInterval / Mode::kParts, kPerInterval = Mode::kParts;
+    static_assert(Mode::kParts == 1 || kWidth == kInterval, "two parts are packed in 128 bytes");
+    static constexpr int kDepth = kWidth / Mode::kParts, kPerInterval = Mode::kParts;
+    static constexpr int kBytes = 2 * kWidth;
 };
 
 // @Staging deps:
@@ -75,9 +77,7 @@ struct Staging {
 // @Stages deps: Barrier, Staging
 // The ring in shared memory. `full` gets the bytes of the copies, `empty` an arrival of each
 // warpgroup in each block that this block's tiles come from.
-constexpr int kChunkBytes = 128;
-
-template <int kTileM, int kTileN, int kStages>
+template <int kTileM, int kTileN, int kStages, int kChunkBytes>
 struct Stages {
     struct Stage {
         alignas(1024) unsigned char a[kTileM * kChunkBytes];
@@ -106,15 +106,17 @@ struct Cluster {
 
 // @Tiles deps: Chunks, Stages, Cluster, TileGrid, Ring, tile_memory
 // The sizes of a kernel. `kPromotedOf`: how many values of k the tensor cores sum before a sum of
-// split operands is promoted; fewer are more exact and slower.
+// split operands is promoted; fewer are more exact and slower. Intervals have kWidth values of k.
 template <typename ModeOf, int kTileNOf, int kBlocksOf, int kStagesOf, int kPromotedOf,
-          int kResidentOf = 1>
+          int kResidentOf = 1, int kWidthOf = kInterval>
 struct Tiles {
     using Mode = ModeOf;
+    using Depth = Chunks<Mode, kWidthOf>;
     using Blocks = Cluster<kBlocksOf>;
     static constexpr int kTileM = 128, kTileN = kTileNOf, kBlocks = kBlocksOf;
     static constexpr int kStages = kStagesOf, kPromoted = kPromotedOf;
-    using Memory = Stages<kTileM, kTileN, kStages>;
+    static constexpr int kWidth = kWidthOf, kChunkBytes = Depth::kBytes;
+    using Memory = Stages<kTileM, kTileN, kStages, kChunkBytes>;
     static constexpr int kBytes = kTileMemoryBytes<Memory>;
     static constexpr int kThreads = 384;
     // Blocks that share a multiprocessor, and the registers of their threads.

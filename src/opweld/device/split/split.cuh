@@ -2,18 +2,20 @@
 // parts, scaled by powers of two so that nothing is lost that a product of their precision would
 // have kept.
 //
-// a packed operand: [batch][row][chunk][64]; what a chunk holds stands at Chunks.
-// a = parts * a_scale[batch][interval][row] / 2^c[k], b = parts * b_scale[row] * 2^c[k], `parts`
-// the sum of the upper and the lower part, or the upper part alone, which is the value in 11 bits;
-// c[k] is the exponent of the largest |b[., k]|: with it no column of b is small beside the others.
+// a packed operand: [batch][row][chunk][64]; what a chunk holds stands at Chunks. Convolutions of
+// few channels have intervals, and chunks, of 32 or 16 values. a = parts *
+// a_scale[batch][interval][row] / 2^c[k], b = parts * b_scale[row] * 2^c[k], `parts` the sum of the
+// upper and the lower part, or the upper part alone, which is the value in 11 bits; c[k] is the
+// exponent of the largest |b[., k]|: with it no column of b is small beside the others.
 
 namespace op {
 
 // @kInterval deps:
 constexpr int kInterval = 64;  // values of k of a row of a under one scale
 
-static __host__ __device__ __forceinline__ int64_t interval_count(int64_t k) {
-    return (k + kInterval - 1) / kInterval;
+static __host__ __device__ __forceinline__ int64_t interval_count(int64_t k,
+                                                                  int width = kInterval) {
+    return (k + width - 1) / width;
 }
 
 // @exponents deps:
@@ -123,55 +125,65 @@ OPWELD_FN void put_parts(half* row, int64_t place, const Four& v) {
 // @lies_across deps: Operand
 // Whether rows of an operand lie nearer in memory than neighbours along k, and the operand with one
 // in place of the other.
-static __host__ __device__ __forceinline__ bool lies_across(const Operand& from) {
+[[maybe_unused]] static __host__ __device__ __forceinline__ bool lies_across(const Operand& from) {
     return from.row < from.inner;
 }
-static __host__ __device__ __forceinline__ Operand turned(const Operand& from) {
+[[maybe_unused]] static __host__ __device__ __forceinline__ Operand turned(const Operand& from) {
     return {from.data, from.batch, from.inner, from.row};
 }
 
 // @Spots deps: kInterval, lies_across
 // How threads divide an operand for splitting: 16 neighbours take one interval of a row, four
-// values each, a block of 256 the same interval of a band of rows, four rows a thread.
-[[maybe_unused]] constexpr int kSpotThreads = kInterval / 4, kSpotRows = 256 / kSpotThreads,
-                               kOwnRows = 4, kBand = kOwnRows * kSpotRows;
+// values each, a block of 256 the same interval of a band of rows, four rows a thread. Of intervals
+// of kWidth values there are fewer neighbours, and longer bands.
+[[maybe_unused]] constexpr int kSpotThreads = kInterval / 4, kOwnRows = 4,
+                               kBand = kOwnRows * 256 / kSpotThreads;
 
-struct Spots {
+template <int kWidth>
+struct SpotsOf {
+    static constexpr int kThreads = kWidth / 4, kRows = 256 / kThreads, kBand = kOwnRows * kRows;
+    // Where an operand lies across: threads along its rows, and lines below each other.
+    static constexpr int kAcross = kBand / 4, kLines = 256 / kAcross;
     int64_t batches, rows, k, intervals;
 
     __host__ __device__ int64_t bands() const { return batches * ((rows + kBand - 1) / kBand); }
     __host__ __device__ int64_t count() const { return bands() * intervals; }
 };
+using Spots = SpotsOf<kInterval>;
 
 // One interval of one band, and this thread's place in it. Spots that follow each other lie side by
 // side in memory: along k, or where the operand lies across along its rows.
-struct SpotAt {
+template <int kWidth>
+struct SpotOf {
+    using Of = SpotsOf<kWidth>;
     int64_t batch, row, interval, k;  // the first row of the band; this thread's first k
 
-    __device__ __forceinline__ SpotAt(const Spots& spots, const Operand& from, int64_t index) {
+    __device__ __forceinline__ SpotOf(const Of& spots, const Operand& from, int64_t index) {
         const bool across = lies_across(from);
-        const int64_t all = spots.bands(), bands = (spots.rows + kBand - 1) / kBand;
+        const int64_t all = spots.bands(), bands = (spots.rows + Of::kBand - 1) / Of::kBand;
         const int64_t band = across ? index % all : index / spots.intervals;
         interval = across ? index / all : index % spots.intervals;
         batch = band / bands;
-        row = band % bands * kBand;
-        k = interval * kInterval + threadIdx.x % kSpotThreads * 4;
+        row = band % bands * Of::kBand;
+        k = interval * kWidth + threadIdx.x % Of::kThreads * 4;
     }
     // the row of four values of this thread
     __device__ __forceinline__ int64_t own_row(int i) const {
-        return row + threadIdx.x / kSpotThreads + i * kSpotRows;
+        return row + threadIdx.x / Of::kThreads + i * Of::kRows;
     }
     // all of it is inside the operand
-    __device__ __forceinline__ bool is_whole(const Spots& spots) const {
-        return row + kBand <= spots.rows && (interval + 1) * kInterval <= spots.k;
+    __device__ __forceinline__ bool is_whole(const Of& spots) const {
+        return row + Of::kBand <= spots.rows && (interval + 1) * kWidth <= spots.k;
     }
 };
+using SpotAt = SpotOf<kInterval>;
 
 // @spot_facts deps: Spots, ReadFour
-// The largest absolute value among the threads of a spot.
-[[maybe_unused]] OPWELD_FN uint32_t largest_of_spot(uint32_t bits) {
+// The largest absolute value among the kThreads of a spot.
+template <int kThreads = kSpotThreads>
+OPWELD_FN uint32_t largest_of_spot(uint32_t bits) {
 #pragma unroll
-    for (int step = kSpotThreads / 2; step; step /= 2) {
+    for (int step = kThreads / 2; step; step /= 2) {
         bits = max(bits, __shfl_xor_sync(~0u, bits, step));
     }
     return bits;
@@ -193,11 +205,11 @@ OPWELD_FN int excess_of(const Four& scaled) {
     return excess;
 }
 
-template <int kParts>
+template <int kParts, int kThreads = kSpotThreads>
 OPWELD_FN bool loses_digits(const Four& scaled) {
     int excess = excess_of<kParts>(scaled);
 #pragma unroll
-    for (int step = kSpotThreads / 2; step; step /= 2) excess += __shfl_xor_sync(~0u, excess, step);
+    for (int step = kThreads / 2; step; step /= 2) excess += __shfl_xor_sync(~0u, excess, step);
     return excess > 0;
 }
 
@@ -243,56 +255,66 @@ OPWELD_FN Four column_factors(const uint32_t* column_max, int64_t k, int64_t dep
 // @fetch_spots deps: InMemory, Spots, lies_across
 // What this thread reads of a spot, straight along memory: four values along k of each of its rows
 // or, where the operand lies across, four rows of each of as many k.
-template <bool kWhole, typename Source>
+template <bool kWhole, int kWidth, typename Source>
 OPWELD_FN void fetch_spots(Four (&v)[kOwnRows], const Source& source, const Operand& from,
-                           const SpotAt& spot, const Spots& spots, bool packets) {
+                           const SpotOf<kWidth>& spot, const SpotsOf<kWidth>& spots, bool packets) {
+    using Of = SpotsOf<kWidth>;
     const bool across = lies_across(from);
     const Operand lines = across ? turned(from) : from;
-    const int64_t begin = spot.interval * kInterval;
+    const int down = across ? threadIdx.x / Of::kAcross : threadIdx.x / Of::kThreads;
+    const int along = across ? threadIdx.x % Of::kAcross : threadIdx.x % Of::kThreads;
+    const int step = across ? Of::kLines : Of::kRows;
+    const int64_t begin = spot.interval * kWidth;
     const int64_t count = across ? spots.k : spots.rows, length = across ? spots.rows : spots.k;
-    const int64_t line = (across ? begin : spot.row) + threadIdx.x / kSpotThreads;
-    const int64_t at = (across ? spot.row : begin) + threadIdx.x % kSpotThreads * 4;
+    const int64_t line = (across ? begin : spot.row) + down;
+    const int64_t at = (across ? spot.row : begin) + along * 4;
     const int64_t first = spot.batch * lines.batch + line * lines.row + at * lines.inner;
 #pragma unroll
     for (int i = 0; i < kOwnRows; ++i) {
-        const int64_t left = line + i * kSpotRows < count ? length - at : 0;
-        v[i] = source.template four<kWhole>(first + i * kSpotRows * lines.row, lines.inner, left,
-                                            packets);
+        const int64_t left = line + i * step < count ? length - at : 0;
+        v[i] =
+            source.template four<kWhole>(first + i * step * lines.row, lines.inner, left, packets);
     }
 }
 
 // @TurnedTile deps: Spots, ReadFour
 // Where the values of a spot that lies across change places: laid out four rows of one k at a time,
 // picked up four k of one row. What lies where is permuted so that banks of memory do not collide.
-struct alignas(16) TurnedTile {
-    float value[kInterval][kBand];
+template <int kWidth>
+struct alignas(16) TurnedTileOf {
+    using Of = SpotsOf<kWidth>;
+    static constexpr int kSpread = kWidth < 32 ? 2 : 1;  // a warp has rows of two groups of four
+    float value[kWidth][Of::kBand];
 
     __device__ __forceinline__ void lay_out(const Four (&v)[kOwnRows]) {
 #pragma unroll
         for (int i = 0; i < kOwnRows; ++i) {
-            const int k = threadIdx.x / kSpotThreads + i * kSpotRows, swap = i / 2 * 2;
-            const int group = threadIdx.x % kSpotThreads ^ k / 4 % 8;
+            const int k = threadIdx.x / Of::kAcross + i * Of::kLines;
+            const int swap = i * Of::kLines / 32 * 2;
+            const int group = threadIdx.x % Of::kAcross ^ k / 4 * kSpread % 8;
             *reinterpret_cast<float4*>(&value[k][group * 4]) =
                 make_float4(v[i].x[swap], v[i].x[1 ^ swap], v[i].x[2 ^ swap], v[i].x[3 ^ swap]);
         }
     }
     __device__ __forceinline__ void pick_up(Four (&v)[kOwnRows]) const {
-        const int k = threadIdx.x % kSpotThreads * 4;
+        const int k = threadIdx.x % Of::kThreads * 4;
 #pragma unroll
         for (int i = 0; i < kOwnRows; ++i) {
-            const int row = threadIdx.x / kSpotThreads + i * kSpotRows;
-            const int place = (row / 4 ^ k / 4 % 8) * 4 + (row % 4 ^ k / 32 * 2);
+            const int row = threadIdx.x / Of::kThreads + i * Of::kRows;
+            const int place = (row / 4 ^ k / 4 * kSpread % 8) * 4 + (row % 4 ^ k / 32 * 2);
 #pragma unroll
             for (int j = 0; j < 4; ++j) v[i].x[j] = value[k + j][place];
         }
     }
 };
+using TurnedTile = TurnedTileOf<kInterval>;
 
 // @take_spots deps: fetch_spots, TurnedTile
 // Four values along k of each of this thread's rows of a spot.
-template <bool kWhole, typename Source>
+template <bool kWhole, int kWidth, typename Source>
 OPWELD_FN void take_spots(Four (&v)[kOwnRows], const Source& source, const Operand& from,
-                          const SpotAt& spot, const Spots& spots, bool packets, TurnedTile& tile) {
+                          const SpotOf<kWidth>& spot, const SpotsOf<kWidth>& spots, bool packets,
+                          TurnedTileOf<kWidth>& tile) {
     fetch_spots<kWhole>(v, source, from, spot, spots, packets);
     if (!lies_across(from)) return;
     __syncthreads();  // what stands in shared memory has been read
@@ -349,15 +371,16 @@ constexpr uint32_t kScaleMarks = kLosesDigits | kDoesNotFit;
 // Packs a spot's values of one row, of which this thread has four from k on; into `scale` what they
 // are to be multiplied by, with marks where asked. Gives what is known of them, to the first of
 // these threads.
-template <int kParts, bool kMarked = false>
+template <int kParts, bool kMarked = false, int kThreads = kSpotThreads>
 OPWELD_FN int pack_values(const Four& v, bool exists, half* row, int64_t k, float* scale) {
-    const float largest = __uint_as_float(largest_of_spot(__float_as_uint(largest_of(v))));
+    const float largest =
+        __uint_as_float(largest_of_spot<kThreads>(__float_as_uint(largest_of(v))));
     const int up = lift(exponent_of(largest));
     const Four lifted = scaled(v, power_of_two(up));
-    const bool loses = loses_digits<kParts>(lifted);
+    const bool loses = loses_digits<kParts, kThreads>(lifted);
     if (!exists) return 0;
     put_parts<kParts>(row, k, lifted);
-    if (threadIdx.x % kSpotThreads) return 0;
+    if (threadIdx.x % kThreads) return 0;
     const float found = packed_scale(largest, up, loses);
     *scale = kMarked ? found : unmarked(found);
     return int(__float_as_uint(found) & kScaleMarks);
@@ -366,10 +389,11 @@ OPWELD_FN int pack_values(const Four& v, bool exists, half* row, int64_t k, floa
 // @split_a_of deps: take_spots, pack_values
 // Splits one interval of a band of a; gives what is known of it. `columns` says what its columns
 // are multiplied by before.
-template <int kParts, bool kWhole, typename Source, typename Columns>
-OPWELD_FN int split_a_of(const Source& source, const Operand& a, const SpotAt& spot,
-                         const Spots& spots, const Columns& columns, half* packed, float* scale,
-                         int64_t scale_rows, bool packets, TurnedTile& tile) {
+template <int kParts, bool kWhole, int kWidth, typename Source, typename Columns>
+OPWELD_FN int split_a_of(const Source& source, const Operand& a, const SpotOf<kWidth>& spot,
+                         const SpotsOf<kWidth>& spots, const Columns& columns, half* packed,
+                         float* scale, int64_t scale_rows, bool packets,
+                         TurnedTileOf<kWidth>& tile) {
     const auto factors = columns.template factors<kWhole>(spot.k, spots.k);
     Four v[kOwnRows];
     take_spots<kWhole>(v, source, a, spot, spots, packets, tile);
@@ -377,9 +401,9 @@ OPWELD_FN int split_a_of(const Source& source, const Operand& a, const SpotAt& s
 #pragma unroll
     for (int i = 0; i < kOwnRows; ++i) {
         const int64_t row = spot.own_row(i), all = spot.batch * spots.rows + row;
-        known |= pack_values<kParts, Columns::kMarksScales>(
+        known |= pack_values<kParts, Columns::kMarksScales, SpotsOf<kWidth>::kThreads>(
             factors.times(v[i]), kWhole || row < spots.rows,
-            packed + all * spots.intervals * (kParts * kInterval), spot.k,
+            packed + all * spots.intervals * (kParts * kWidth), spot.k,
             scale + (spot.batch * spots.intervals + spot.interval) * scale_rows + row);
     }
     return known;
@@ -393,12 +417,12 @@ OPWELD_FN void tell(CallHead* call, int known) {
 
 // @split_spot deps: split_a_of
 // What a block does: it splits the spot of this number.
-template <int kParts, typename Source, typename Columns>
-OPWELD_FN int split_spot(const Source& source, const Operand& a, const Spots& spots,
+template <int kParts, int kWidth, typename Source, typename Columns>
+OPWELD_FN int split_spot(const Source& source, const Operand& a, const SpotsOf<kWidth>& spots,
                          const Columns& columns, half* packed, float* scale, int64_t scale_rows,
                          bool packets, int64_t number) {
-    __shared__ TurnedTile tile;
-    const SpotAt spot(spots, a, number);
+    __shared__ TurnedTileOf<kWidth> tile;
+    const SpotOf<kWidth> spot(spots, a, number);
     if (packets && spot.is_whole(spots)) {
         return split_a_of<kParts, true>(source, a, spot, spots, columns, packed, scale, scale_rows,
                                         packets, tile);

@@ -18,7 +18,9 @@ from .product import Mode
 COLUMNS = (64, 128)
 """How many filters a tile of the tensor cores has."""
 INTERVAL = 64
-"""Channels that share a scale."""
+"""Channels that share a scale, where they are not few."""
+WIDTHS = (16, 32, INTERVAL)
+"""How many channels an interval may have; where values have two parts, the most."""
 MOST_ALONG_AXES = 64
 """The most positions of a kernel along its three axes together, of which those that a convolution
 has not have one: of each output pixel one mask says which of them are in the image.
@@ -171,6 +173,7 @@ class Convolving:
     has, for each axis of `shape`, that of the first tensor which it writes. Of `rows` rows the taps
     across are joined with the channels; 0 for none. Of a transposed one the phases along the last
     axis of space are `phase_columns` of each filter; 1 where they are products of their own.
+    `width` channels share a scale, one of WIDTHS.
     """
 
     group: str
@@ -187,6 +190,7 @@ class Convolving:
     order: tuple[int, ...]
     rows: int = 0
     phase_columns: int = 1
+    width: int = INTERVAL
     in_planes: bool = False
 
     @property

@@ -117,7 +117,7 @@ def _choose_convolutions(
             if (call.attrs.channels_last or made.in_planes) and has_bias(call):
                 raise NoProduct("it has a bias, which nothing reads")
             mode = mode_of(call, made, target, conditions)
-            require_form(made)
+            require_form(made, mode)
             _require_layout(call, made, graph)
             choice.products[call.serial], choice.modes[call.serial] = made, mode
         except NoProduct as reason:

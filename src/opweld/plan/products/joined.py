@@ -1,32 +1,58 @@
-"""Convolutions of few channels: of how many rows the taps across are joined with the channels."""
+"""Convolutions of few channels: how many channels an interval has, and of how many rows the taps
+across are joined with the channels.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from math import gcd
 
 from ...ir.expr import product as product_of
-from ...ir.kernels.convolution import INTERVAL, Convolution, has_mask
+from ...ir.kernels.convolution import INTERVAL, WIDTHS, Convolution, has_mask
+from ...ir.kernels.product import PARTS, Mode
 from ...ir.plan import number_at
+from .tap_by_tap import why_not_taps
 
 # What packing 64 joined channels of an output pixel costs, beside multiplying them with 64 filters:
 # 128 bytes are written and read (at 3 TB/s), 128 pixels times 64 terms take 0.83 us, two tiles on
-# a multiprocessor (H100).
-_OF_PACKING = 3.5
+# a multiprocessor (H100). With 16 channels of 3x3 taps it took 3.1 products of an interval
+# (512x512; H200); an input that is packed as it lies should take a quarter of that, not measured.
+_OF_JOINING, _OF_PACKING = 3.5, 0.8
 # Of a convolution that could be made tap by tap, joining taps makes a larger input.
 _LEAST_GAIN = 0.8
-# Fewer channels leave most of an interval empty where they are not joined with taps.
+# Fewer channels leave most of an interval of 64 empty where they are not joined with taps.
 LEAST_CHANNELS = 32
+
+
+def interval_cost(width: int) -> float:
+    """Of the products of an interval of so many channels, beside one of 64: an estimate for narrow
+    ones, not yet measured. What their tiles bring falls with the width; barriers, scales and
+    promotions do not.
+    """
+    return 0.4 + 0.6 * width / INTERVAL
+
+
+def width_of(channels: int, mode: Mode) -> int:
+    """The channels of an interval: the fewest that hold all, else 64, as where values have two
+    parts.
+    """
+    return next((each for each in _widths(mode) if channels <= each), INTERVAL)
+
+
+def _widths(mode: Mode) -> tuple[int, ...]:
+    return WIDTHS if PARTS[mode] == 1 else (INTERVAL,)
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Taps of `rows` rows together: how many intervals of 64 values a sum has, and those of an
+    """Taps of `rows` rows together: how many intervals of `width` values a sum has, and those of an
     output pixel that are packed; whether a mask has the taps that are left below each other and
     behind. The last of those below each other begins `max_offset` packed rows below the first.
     """
 
     rows: int
+    width: int
     intervals: int
     packed: int
     has_mask: bool
@@ -34,12 +60,15 @@ class Joined:
 
     @property
     def cost(self) -> float:
-        """In products of an interval."""
-        return self.intervals + _OF_PACKING * self.packed
+        """In products of an interval of 64 values."""
+        packed = self.packed * self.width / INTERVAL
+        return self.intervals * interval_cost(self.width) + _OF_JOINING * packed
 
 
-def joined(made: Convolution) -> Joined:
-    """The cheapest number of rows: whole steps of the stride, so that packed rows are shared."""
+def joined(made: Convolution, mode: Mode) -> Joined:
+    """The cheapest number of rows and width: whole steps of the stride, so that packed rows are
+    shared.
+    """
     *_, down, across = (1, *map(number_at, made.windows.kernel))
     *_, stride, _ = (1, *made.stride)
     *_, dilation, _ = (1, *made.dilation)
@@ -47,21 +76,35 @@ def joined(made: Convolution) -> Joined:
     depth = number_at(product_of(made.windows.kernel)) // (down * across)
     line = number_at(made.windows.channels) * across
 
-    def of(rows: int) -> Joined:
-        below, packed = -(-down // rows), -(-rows * line // INTERVAL)
+    def of(rows: int, width: int) -> Joined:
+        below, packed = -(-down // rows), -(-rows * line // width)
         max_offset = (below - 1) * rows * dilation // stride
-        return Joined(rows, depth * below * packed, packed, has_mask(depth, below, 1), max_offset)
+        mask = has_mask(depth, below, 1)
+        return Joined(rows, width, depth * below * packed, packed, mask, max_offset)
 
-    return min(map(of, range(step, down + step, step)), key=lambda found: found.cost)
+    pairs = product(range(step, down + step, step), _widths(mode))
+    return min((of(*pair) for pair in pairs), key=lambda found: found.cost)
 
 
-def is_joined(made: Convolution) -> bool:
-    """Whether taps are joined: of too few channels always, of more where it is much less work."""
+def is_joined(made: Convolution, mode: Mode) -> bool:
+    """Whether taps are joined: where it is much less work, and of few channels where the kernel
+    does not take them tap by tap, or would leave most of an interval empty.
+    """
     if made.depthwise or made.transposed:
         return False
-    channels = number_at(made.windows.channels)
-    found, chunks = joined(made), -(-channels // INTERVAL)
-    if channels < LEAST_CHANNELS or not found.has_mask:
-        return found.has_mask
-    tap_by_tap = number_at(product_of(made.windows.kernel)) * chunks + _OF_PACKING * chunks
-    return found.cost < _LEAST_GAIN * tap_by_tap
+    channels, found = number_at(made.windows.channels), joined(made, mode)
+    if not found.has_mask:
+        return False
+    if channels < LEAST_CHANNELS and (PARTS[mode] > 1 or why_not_taps(made)):
+        return True
+    return found.cost < _LEAST_GAIN * _cost_of_taps(made, mode)
+
+
+def _cost_of_taps(made: Convolution, mode: Mode) -> float:
+    """Tap by tap, as Joined.cost: strides leave fewer output pixels than are packed."""
+    channels, taps = number_at(made.windows.channels), number_at(product_of(made.windows.kernel))
+    width = width_of(channels, mode)
+    intervals = -(-channels // width)
+    *_, down, across = (1, *made.stride)
+    packed = intervals * width / INTERVAL * down * across
+    return taps * intervals * interval_cost(width) + _OF_PACKING * packed

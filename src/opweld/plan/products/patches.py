@@ -60,8 +60,7 @@ def _are_side_by_side(made: Convolution) -> bool:
 def _has_kernel(call: Node, made: Convolution, target: Target, conditions: Conditions) -> bool:
     """Whether the kernels of convolutions take it, which pack no value twice either."""
     try:
-        mode_of(call, made, target, conditions)
-        require_form(made)
+        require_form(made, mode_of(call, made, target, conditions))
     except NoProduct:
         return False
     return True

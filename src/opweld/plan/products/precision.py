@@ -37,7 +37,7 @@ def _convolution_us(call: Node, target: Target, conditions: Conditions) -> tuple
     try:
         made = convolution_of(call)
         least = mode_of(call, made, target, conditions)
-        require_form(made)
+        require_form(made, least)
     except NoProduct:
         return 0.0, 0.0
     loose, exact = (

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from ...ir.attrs import Operand
@@ -17,11 +16,9 @@ from ...ir.kernels.convolution import (
     COLUMNS,
     FAR,
     INTERVAL,
-    MOST_ALONG_AXES,
     MOST_STRIDE,
     TRANSPOSED,
     Convolution,
-    has_mask,
 )
 from ...ir.kernels.product import PARTS, Mode
 from ...ir.ops import Op
@@ -29,8 +26,9 @@ from ...ir.plan import Conditions, ConvolutionSchedule, Sizes, number_at
 from ...ir.types import DType
 from ...target import Target
 from .depthwise import estimate_depthwise, lanes_of_depthwise, lies_in_planes
-from .joined import LEAST_CHANNELS, is_joined, joined
+from .joined import interval_cost, is_joined, joined, width_of
 from .recognised import NoProduct
+from .tap_by_tap import OUT_OF_RANGE, is_near, why_not_taps
 from .transposed import TRANSPOSED_PLACES, phase_columns, products_of_phases, require_phases
 
 SPACES = {
@@ -154,8 +152,8 @@ def mode_of(call: Node, made: Convolution, target: Target, conditions: Condition
     return mode
 
 
-def require_form(made: Convolution) -> None:
-    """That the kernel takes it. Raises NoProduct."""
+def require_form(made: Convolution, mode: Mode) -> None:
+    """That the kernel takes it in this mode. Raises NoProduct."""
     windows = made.windows
     sizes = (*windows.kernel, windows.channels, windows.filters)
     if any(not isinstance(size, int) for size in sizes):
@@ -164,37 +162,18 @@ def require_form(made: Convolution) -> None:
         return
     if made.transposed:
         return require_phases(made)
-    if is_joined(made):
-        return _require_joined(made)
-    if number_at(windows.channels) < LEAST_CHANNELS:
-        raise NoProduct(f"of fewer than {LEAST_CHANNELS} channels")
-    if not has_mask(*map(number_at, windows.kernel)):
-        raise NoProduct(f"its kernel has more than {MOST_ALONG_AXES} positions along its axes")
-    if not _is_near(made) or max(made.stride) > MOST_STRIDE:
-        raise NoProduct("its windows or strides are out of the copy engine's range")
+    if is_joined(made, mode):
+        return _require_joined(made, mode)
+    if reason := why_not_taps(made):
+        raise NoProduct(reason)
 
 
-def _require_joined(made: Convolution) -> None:
+def _require_joined(made: Convolution, mode: Mode) -> None:
     """As require_form, where taps are joined: packing them sees to windows, but for their depth."""
-    if joined(made).max_offset >= FAR[len(made.out)]:
+    if joined(made, mode).max_offset >= FAR[len(made.out)]:
         raise NoProduct("its windows are out of the copy engine's range")
-    if len(made.out) == 3 and (not _is_near(made, 1) or made.stride[0] > MOST_STRIDE):
-        raise NoProduct("its windows or strides are out of the copy engine's range")
-
-
-def _is_near(made: Convolution, axes: int = 3) -> bool:
-    """Whether the first and the last window begin where the copy engine can, and its offsets are
-    large enough, along the first `axes` of space.
-    """
-    far = FAR[len(made.out)]
-    numbers = zip(made.windows.kernel, made.stride, made.padding, made.dilation, strict=True)
-    for taps, stride, padding, dilation in islice(numbers, axes):
-        max_offset = (number_at(taps) - 1) * dilation
-        # From the last pixel to where the last window begins; strides may leave pixels out.
-        last = padding - max_offset
-        if max_offset >= far or padding > far or last >= far or last - (stride - 1) < -far:
-            return False
-    return True
+    if len(made.out) == 3 and (not is_near(made, 1) or made.stride[0] > MOST_STRIDE):
+        raise NoProduct(OUT_OF_RANGE)
 
 
 def is_ours_in_planes(call: Node, target: Target, conditions: Conditions, followed: bool) -> bool:
@@ -223,7 +202,7 @@ def _made_and_mode(call: Node, target: Target, conditions: Conditions) -> tuple[
     """What a kernel of ours would compute, and how. Raises NoProduct."""
     made = convolution_of(call)
     mode = mode_of(call, made, target, conditions)
-    require_form(made)
+    require_form(made, mode)
     return made, mode
 
 
@@ -261,12 +240,12 @@ def schedule_of(made: Convolution, mode: Mode, channels_first: bool = False) -> 
         return ConvolutionSchedule(mode, 0, lanes_of_depthwise(made))
     filters = number_at(made.windows.filters)
     lanes = next(lanes for lanes in (4, 2, 1) if filters % lanes == 0)
-    rows = joined(made).rows if is_joined(made) else 0
     phases = 1
     if made.transposed:
         phases = phase_columns(made, channels_first, partial(_tiles, made, mode))
     _, columns = _tiles(made, mode, filters * phases, _positions(made, phases))
-    return ConvolutionSchedule(mode, columns, lanes, rows, phases)
+    rows = joined(made, mode).rows if is_joined(made, mode) else 0
+    return ConvolutionSchedule(mode, columns, lanes, rows, phases, _width(made, mode))
 
 
 def _tiles(made: Convolution, mode: Mode, filters: int, positions: float) -> tuple[float, int]:
@@ -274,11 +253,13 @@ def _tiles(made: Convolution, mode: Mode, filters: int, positions: float) -> tup
     intervals narrow ones, whose ends are under way while others are summed; of many the wide ones,
     which read pixels once for more filters.
     """
-    intervals = joined(made).intervals if is_joined(made) else positions * _chunks(made)
+    intervals = positions * _chunks(made, mode)
+    if is_joined(made, mode):
+        intervals = joined(made, mode).intervals
 
     def time(columns: int) -> float:
         tiles = -(-filters // columns) / _TILES_AT_ONCE[columns]
-        return tiles * (intervals * _interval_us(mode, columns) + _END_US[columns])
+        return tiles * (intervals * _interval_us(made, mode, columns) + _END_US[columns])
 
     return min((time(columns), columns) for columns in COLUMNS)
 
@@ -292,18 +273,30 @@ def _positions(made: Convolution, columns: int) -> float:
     return sum(taps for _, taps in products) / len(products)
 
 
-def _chunks(made: Convolution) -> int:
-    """Intervals of channels."""
-    return -(-number_at(made.windows.channels) // INTERVAL)
+def _width(made: Convolution, mode: Mode) -> int:
+    """Channels of an interval: of joined taps those that are cheapest, else the fewest that hold
+    all.
+    """
+    if is_joined(made, mode):
+        return joined(made, mode).width
+    return width_of(number_at(made.windows.channels), mode)
 
 
-def _interval_us(mode: Mode, columns: int) -> float:
-    return _INTERVAL_US[columns] * _PRODUCTS[PARTS[mode]]
+def _chunks(made: Convolution, mode: Mode) -> int:
+    """Intervals of channels, tap by tap."""
+    channels = number_at(made.windows.channels)
+    return -(-channels // width_of(channels, mode))
+
+
+def _interval_us(made: Convolution, mode: Mode, columns: int) -> float:
+    narrow = interval_cost(_width(made, mode))
+    return _INTERVAL_US[columns] * narrow * _PRODUCTS[PARTS[mode]]
 
 
 # Of an H100 (2026-11-26): microseconds of launches, of 64 channels at one tap in a tile of so many
 # columns, with two tiles on a multiprocessor or one, and of a tile's end (H200); the library's
-# rates with channels last (118 to 284 TFLOP/s where TF32 is allowed), and its share of a copy's.
+# rates with channels last (118 to 284 TFLOP/s where TF32 is allowed), and its share of a copy's. Of
+# intervals of fewer channels nothing is measured yet: interval_cost is an estimate.
 _LAUNCHES_US = 8.0
 _INTERVAL_US, _END_US, _TILES_AT_ONCE = {64: 0.83, 128: 0.46}, {64: 3.5, 128: 5.0}, {64: 2, 128: 1}
 _LIBRARY_RATES = {Mode.TF32: 185e12, Mode.FAITHFUL: 45e12}
@@ -408,13 +401,16 @@ def _library_rate(made: Convolution, mode: Mode) -> float:
 def _packing_us(
     made: Convolution, mode: Mode, read_us: float, target: Target, sizes: Sizes
 ) -> float:
-    """Reading x, and writing of as many bytes as it has; of joined taps each output pixel has its
+    """Reading x, and writing its intervals of channels; of joined taps each output pixel has its
     own, which are read again.
     """
-    if not is_joined(made):
-        return read_us * (1 + PARTS[mode] / 2)
-    values = number_at(made.windows.rows, sizes) * joined(made).packed * INTERVAL
-    return read_us + 2 * values * 2 * PARTS[mode] / target.copy_bytes_per_s * 1e6
+    if is_joined(made, mode):
+        found = joined(made, mode)
+        values = 2 * number_at(made.windows.rows, sizes) * found.packed * found.width
+    else:
+        pixels = number_at(made.windows.batch * product_of(made.windows.space), sizes)
+        values = pixels * _chunks(made, mode) * _width(made, mode)
+    return read_us + values * 2 * PARTS[mode] / target.copy_bytes_per_s * 1e6
 
 
 def _sums_us(made: Convolution, mode: Mode, target: Target, sizes: Sizes) -> float:
@@ -426,9 +422,9 @@ def _sums_us(made: Convolution, mode: Mode, target: Target, sizes: Sizes) -> flo
     if made.transposed:
         products = products_of_phases(made, schedule.phase_columns, sizes)
     across = -(-number_at(windows.filters) * schedule.phase_columns // columns)
-    tiles = [(-(-rows // _ROWS) * across, taps * _chunks(made)) for rows, taps in products]
-    if is_joined(made):
-        tiles = [(-(-rows // _ROWS) * across, joined(made).intervals)]
+    tiles = [(-(-rows // _ROWS) * across, taps * _chunks(made, mode)) for rows, taps in products]
+    if schedule.rows:
+        tiles = [(-(-rows // _ROWS) * across, joined(made, mode).intervals)]
     count = sum(each for each, _ in tiles)
     intervals = sum(each * depth for each, depth in tiles) / max(count, 1)
     waves = count / (target.multiprocessors * _TILES_AT_ONCE[columns])
@@ -436,4 +432,4 @@ def _sums_us(made: Convolution, mode: Mode, target: Target, sizes: Sizes) -> flo
         waves = math.ceil(2 * waves) / 2
     if intervals < _LEAST_IN_PARTS:
         waves = max(waves, 1.0)
-    return waves * (intervals * _interval_us(mode, columns) + _END_US[columns])
+    return waves * (intervals * _interval_us(made, mode, columns) + _END_US[columns])

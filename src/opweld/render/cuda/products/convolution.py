@@ -11,7 +11,7 @@ from __future__ import annotations
 from math import prod
 
 from ....ir.expr import product
-from ....ir.kernels.convolution import Convolving, Windows
+from ....ir.kernels.convolution import INTERVAL, Convolving, Windows
 from ....ir.kernels.kernel import Kernel, Multiplied
 from ....ir.plan import number_at
 from ...c import STORAGE
@@ -168,10 +168,11 @@ def _form(convolving: Convolving) -> str:
     if convolving.depthwise:
         return _depthwise_form(convolving.windows)
     space = max(len(convolving.windows.out), 2)  # one axis is two, of which one is 1
-    numbers = f"op::{MODES[convolving.mode]}, {space}, {convolving.columns}"
-    if convolving.rows:
-        return f"op::JoinedTiles<{numbers}, {convolving.rows}>"
-    return f"op::WindowTiles<{numbers}>"
+    numbers = [space, convolving.columns]
+    numbers += [convolving.rows] if convolving.rows else []
+    numbers += [convolving.width] if convolving.width != INTERVAL else []
+    tiles = "JoinedTiles" if convolving.rows else "WindowTiles"
+    return f"op::{tiles}<op::{MODES[convolving.mode]}, {', '.join(map(str, numbers))}>"
 
 
 def _table(convolving: Convolving) -> tuple[str, str, list[str], str]:
