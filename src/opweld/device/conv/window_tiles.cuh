@@ -102,13 +102,12 @@ static __global__ void __launch_bounds__(256)
 }
 
 // @parts_of_windows deps: num_multiprocessors
-// In how many parts k is summed: microseconds of an H100 (2026-11-26), as those of TilePlan. Those
-// of intervals of fewer than 64 channels are estimates, not measured.
+// In how many parts k is summed: microseconds of an H200 (2026-11-28), as those of TilePlan.
 template <typename T>
 static int parts_of_windows(int64_t rows, int64_t filters, int64_t intervals) {
-    const double interval_us = (T::Mode::kParts == 2 ? 3 : 1) * (T::kTileN == 64 ? 0.83 : 0.46) *
-                               (0.4 + 0.6 * T::kWidth / kInterval);
-    const double ends_us = T::kTileN == 64 ? 2.0 : 4.5, bytes = double(rows) * double(filters) * 8;
+    const double interval_us = (T::Mode::kParts == 2 ? 3 : 1) * (T::kTileN == 64 ? 0.70 : 0.46) *
+                               (0.55 + 0.45 * T::kWidth / kInterval);
+    const double ends_us = T::kTileN == 64 ? 3.5 : 5.0, bytes = double(rows) * double(filters) * 8;
     const int64_t height = T::kTileM * T::kBlocks, slots = num_multiprocessors() * T::kResident;
     const int64_t tiles =
         (rows + height - 1) / height * T::kBlocks * ((filters + T::kTileN - 1) / T::kTileN);

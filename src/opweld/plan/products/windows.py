@@ -293,19 +293,19 @@ def _interval_us(made: Convolution, mode: Mode, columns: int) -> float:
     return _INTERVAL_US[columns] * narrow * _PRODUCTS[PARTS[mode]]
 
 
-# Of an H100 (2026-11-26): microseconds of launches, of 64 channels at one tap in a tile of so many
-# columns, with two tiles on a multiprocessor or one, and of a tile's end (H200); the library's
-# rates with channels last (118 to 284 TFLOP/s where TF32 is allowed), and its share of a copy's. Of
-# intervals of fewer channels nothing is measured yet: interval_cost is an estimate.
+# Microseconds of launches, of 64 channels at one tap in a tile of so many columns, with two tiles
+# on a multiprocessor or one, and of a tile's end (H200, 2026-11-28, from 20 convolutions); the
+# library's rates with channels last (118 to 284 TFLOP/s where TF32 is allowed), and its share of a
+# copy's (H100).
 _LAUNCHES_US = 8.0
-_INTERVAL_US, _END_US, _TILES_AT_ONCE = {64: 0.83, 128: 0.46}, {64: 3.5, 128: 5.0}, {64: 2, 128: 1}
+_INTERVAL_US, _END_US, _TILES_AT_ONCE = {64: 0.70, 128: 0.46}, {64: 3.5, 128: 5.0}, {64: 2, 128: 1}
 _LIBRARY_RATES = {Mode.TF32: 185e12, Mode.FAITHFUL: 45e12}
 _LIBRARY_SHARE, _LIBRARY_US = 0.55, 5.0
 # What the host takes to call a convolution of ours with its tail, one of the library's, and another
 # kernel (ResNet-50 replayed, 8 images; benchmarks/results/host-time-h200-and-h100.log).
 _HOST_OURS_US, _HOST_LIBRARY_US, _HOST_KERNEL_US = 17.0, 45.0, 8.0
-# Of fewer channels it takes longer: of 3, 7x7 taps, 32 images of 224x224, 0.29 ms (H200).
-_LIBRARY_CHANNELS = 16
+# Of fewer channels it takes longer: 3 have 26 TFLOP/s, 16 have 68, 32 have 119 to 172 (H200).
+_LIBRARY_CHANNELS = 40
 # Transposed ones of three axes and many taps: cuDNN's "indexed" kernels took 2.5, 9.9 and 5.1 ms
 # for 105, 125 and 75 taps of 16, 32 and 40 channels, 7, 67 and 49 GFLOP (TF32 allowed; H200).
 _LIBRARY_TAPS, _INDEXED_RATE = 32, 13e12
@@ -392,7 +392,7 @@ def _on_device(
 def _library_rate(made: Convolution, mode: Mode) -> float:
     """Operations a second of the library's kernel."""
     channels, kernel = number_at(made.windows.channels), made.windows.kernel
-    rate = _LIBRARY_RATES[mode] * min(channels / _LIBRARY_CHANNELS, 1.0)
+    rate = _LIBRARY_RATES[mode] * min(channels / _LIBRARY_CHANNELS, 1.0) ** 0.8
     if made.transposed and len(kernel) == 3 and number_at(product_of(kernel)) > _LIBRARY_TAPS:
         rate = min(rate, _INDEXED_RATE * min(channels / INTERVAL, 1.0))
     return rate
