@@ -134,7 +134,7 @@ FAULTS_ELSEWHERE: dict[str, tuple[Check, Form, str, str]] = {
     "marks of pixels": (
         of_a_pixel_that_does_not_fit,
         NARROW,
-        "marks |= __float_as_uint(found);",
+        "marks |= __float_as_uint(of_upper) | __float_as_uint(of_lower);",
         "",
     ),
     "marks of filters": (

@@ -154,10 +154,10 @@ class TestCalls:
 
 
 FAULTS = {
-    "a row too far": ("row * c.stride[1] - c.padding[1]", "row * c.stride[1] - c.padding[1] + 1"),
-    "no padding across": ("own.tap * c.dilation[2] - c.padding[2]", "own.tap * c.dilation[2]"),
-    "rows above the image": ("to.channels && unsigned(y) <", "to.channels && int64_t(y) <"),
-    "columns behind the image": ("unsigned(at) < unsigned(c.size[2])", "at >= 0"),
+    "a row too far": ("c.stride[1] - c.padding[1];", "c.stride[1] - c.padding[1] + 1;"),
+    "no padding across": ("stride[2] - pixels.by.from.padding[2]", "stride[2]"),
+    "rows above the image": ("unsigned(y) < unsigned(c.size[1]) ?", "y < c.size[1] ?"),
+    "columns behind the image": ("in_line < unsigned(line.width)", "in_line < 1u << 30"),
     "taps of the next filter": ("if (row >= from.kernel[1]) return -1;", ""),
     "channels before rows": ("row = line / int(c.channels);", "row = line % int(c.channels);"),
     "packed rows too near": ("rows * c.dilation[1] / c.stride[1]", "1"),

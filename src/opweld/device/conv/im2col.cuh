@@ -81,7 +81,9 @@ struct Taps {
     int interval, tap, at[3];
 
     __device__ __forceinline__ Taps(const int (&kernel)[3], int of_channels, int first)
-        : of_channels(of_channels), interval(first % of_channels), tap(first / of_channels) {
+        : of_channels(of_channels), interval(0), tap(0), at{} {
+        if (first == 0) return;
+        interval = first % of_channels, tap = first / of_channels;
         int rest = tap;
 #pragma unroll
         for (int axis = 2; axis > 0; --axis) {
@@ -118,21 +120,28 @@ struct PixelScales {
             const int* at = corner.at;
             begin = corner.image * of_channels * int(c.pixels()) +
                     (at[0] * c.size[1] + at[1]) * c.size[2] + at[2];
+#pragma unroll
             for (int axis = 0; axis < 3; ++axis) {
-                const int first = first_bit(kernel, axis);
-                for (int i = 0, place = at[axis]; i < kernel[axis]; ++i) {
-                    shown |= uint64_t(unsigned(place) < unsigned(c.size[axis])) << (first + i);
-                    place += c.dilation[axis];
-                }
+                shown |= inside(at[axis], kernel[axis], c.dilation[axis], c.size[axis])
+                         << first_bit(kernel, axis);
             }
         }
-        __device__ __forceinline__ float scale(const float* scales, uint64_t position, int offset,
-                                               uint32_t& marks) {
+        // By position along an axis.
+        static __device__ __forceinline__ uint64_t inside(int at, int taps, int step, int size) {
+            if (step == 1) {
+                const int first = max(-at, 0), last = min(size - at, taps);
+                return first < last ? ~uint64_t(0) >> (64 - (last - first)) << first : 0;
+            }
+            uint64_t found = 0;
+            for (int i = 0; i < taps; ++i, at += step) {
+                found |= uint64_t(unsigned(at) < unsigned(size)) << i;
+            }
+            return found;
+        }
+        __device__ __forceinline__ float load(const float* scales, uint64_t position,
+                                              int offset) const {
             const bool exists = (shown & position) == position;
-            const float found = exists ? __ldg(scales + begin + offset) : 0.0f;
-            marks |= __float_as_uint(found);
-            largest = fmaxf(largest, unmarked(found));
-            return unmarked(found);
+            return exists ? __ldg(scales + begin + offset) : 0.0f;
         }
     };
     const Convolution& c;
@@ -156,9 +165,15 @@ struct PixelScales {
         for (int axis = 0; axis < 3; ++axis) {
             position |= uint64_t(1) << (first_bit(kernel, axis) + at[axis]);
         }
-        of_upper = upper.scale(scales, position, offset, marks);
-        of_lower = lower.scale(scales, position, offset, marks);
+        of_upper = upper.load(scales, position, offset);
+        of_lower = lower.load(scales, position, offset);
         taps.advance(kernel);
+    }
+    __device__ __forceinline__ void use(float& of_upper, float& of_lower) {
+        marks |= __float_as_uint(of_upper) | __float_as_uint(of_lower);
+        of_upper = unmarked(of_upper), of_lower = unmarked(of_lower);
+        upper.largest = fmaxf(upper.largest, of_upper);
+        lower.largest = fmaxf(lower.largest, of_lower);
     }
     // Whether halves do not do for a warp's sums, by the marks of its pixels and of its columns,
     // and where digits were lost by the sums themselves. Takes the marks off the scales of columns,

@@ -66,68 +66,7 @@ struct JoinedTaps : AllTaps {
     }
 };
 
-// @JoinedPixels deps: JoinedRows, Spots, pack_values
-// As PixelsOf. A block packs an interval of some columns of a row: kThreads that of one column.
-template <int kWidth>
-struct JoinedPixels {
-    static constexpr int kThreads = kWidth / 4, kColumns = 128 * kInterval / kWidth;
-    JoinedRows by;
-    int64_t segments, intervals;
-
-    explicit JoinedPixels(const JoinedRows& by)
-        : by(by),
-          segments((by.to.size[2] + kColumns - 1) / kColumns),
-          intervals(interval_count(by.to.channels, kWidth)) {}
-    int64_t num_blocks() const {
-        return by.to.batches * by.to.size[0] * by.to.size[1] * segments * intervals;
-    }
-    template <int kParts>
-    __device__ __forceinline__ void pack(int64_t block, half* packed, float* scale) const;
-};
-template <int kWidth>
-template <int kParts>
-__device__ __forceinline__ void JoinedPixels<kWidth>::pack(int64_t block, half* packed,
-                                                           float* scale) const {
-    const Convolution &c = by.from, &to = by.to;
-    const int64_t segment = block / intervals, line = segment / segments, rest = line / to.size[1];
-    const int64_t image = rest / to.size[0];
-    const int row = int(line - rest * to.size[1]), depth = int(rest - image * to.size[0]);
-    const int begin = int(segment - line * segments) * kColumns;
-    const int interval = int(block - segment * intervals);
-    const int first = begin + threadIdx.x / kThreads;
-    const int k = interval * kWidth + threadIdx.x % kThreads * 4;
-    const auto* x = static_cast<const float*>(c.x) + image * c.batch;
-    int64_t from[4];
-    int across[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const JoinedRows::InputIndex own(c, k + i);
-        const int y = row * c.stride[1] - c.padding[1] + own.row * c.dilation[1];
-        from[i] = own.channel * c.channel + (int64_t(depth) * c.size[1] + y) * c.size[2] * c.pixel;
-        // none where there is no such row
-        across[i] = k + i < to.channels && unsigned(y) < unsigned(c.size[1])
-                        ? own.tap * c.dilation[2] - c.padding[2]
-                        : -(1 << 30);
-    }
-    const int64_t pixel = (int64_t(depth) * to.size[1] + row) * to.size[2];
-    const int64_t pitch = intervals * (kParts * kWidth);
-    half* const own = packed + (image * to.pixels() + pixel) * pitch;
-    float* const scales = scale + (image * intervals + interval) * to.pixels() + pixel;
-#pragma unroll 1
-    for (int i = 0; i < kColumns && begin + i < to.size[2]; i += 256 / kThreads) {
-        const int column = first + i;
-        const bool exists = column < to.size[2];
-        Four v{};
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            const int at = column * c.stride[2] + across[j];
-            if (exists && unsigned(at) < unsigned(c.size[2])) v.x[j] = x[from[j] + at * c.pixel];
-        }
-        pack_values<kParts, true, kThreads>(v, exists, own + column * pitch, k, scales + column);
-    }
-}
-
-// @JoinedTiles deps: JoinedPixels, JoinedTaps, WindowTiles, Windows, launch_fma_product, product_of_windows
+// @JoinedTiles deps: JoinedTaps, pack_joined, WindowTiles, Windows, launch_fma_product, product_of_windows
 // As WindowTiles, of few channels: kRows rows of taps are joined, which are whole steps of stride.
 template <typename Mode, int kSpace, int kColumns, int kRows, int kWidth = kInterval>
 struct JoinedTiles {

@@ -36,6 +36,7 @@ static int make_tensor_map(CUtensorMap* map, const PackedOperand& from, int box_
 
 // @StridedScales deps: Sums, TileScales, find_cancellation_sm90
 // The scales of two rows of a packed operand, 8 apart: those of an interval `step` behind the last.
+// `next` starts to load them, long before `use` needs them.
 struct StridedScales {
     const float *first, *scale;
     int64_t step;
@@ -44,6 +45,7 @@ struct StridedScales {
         upper = __ldg(scale), lower = __ldg(scale + 8);
         scale += step;
     }
+    __device__ __forceinline__ void use(float&, float&) const {}
     // Where digits were lost: whether they count in the sums. `left`: rows from the upper one on.
     template <int kParts, int kTileN, int kPiece>
     __device__ __forceinline__ void check(const Sums<kTileN, kPiece>& sums,

@@ -69,11 +69,12 @@ OPWELD_FN void promote(float (&sums)[kCount], const float (&scratch)[kCount], fl
 
 // @sum_promoted deps: multiply_split, promote, consumer_release, Sums
 // One or more chunks of split operands, or a part of one, for all pieces of a warpgroup's tile.
-// Leaves `ring` behind the chunks that were read to their end.
-template <typename T, int kPiece>
+// Leaves `ring` behind the chunks that were read to their end. `meanwhile` is done as the first
+// products are under way.
+template <typename T, int kPiece, typename Meanwhile>
 OPWELD_FN void sum_promoted(Sums<T::kTileN, kPiece>& sums, typename T::Memory& memory,
-                            Ring<T::kStages>& ring, int group, int first, float upper,
-                            float lower) {
+                            Ring<T::kStages>& ring, int group, int first, const float& upper,
+                            const float& lower, const Meanwhile& meanwhile) {
     constexpr int kDepth = T::Depth::kDepth;
     constexpr int kChunks = T::kPromoted < kDepth ? 1 : T::kPromoted / kDepth;
     constexpr int kSteps = (T::kPromoted < kDepth ? T::kPromoted : kDepth) / 16;
@@ -101,6 +102,7 @@ OPWELD_FN void sum_promoted(Sums<T::kTileN, kPiece>& sums, typename T::Memory& m
             before = now;
             now.advance();
         }
+        if (piece == 0) meanwhile();
         wgmma_wait<0>();
         pin(scratch);
         if (release) consumer_release<T>(memory, before.stage, blocks);
@@ -117,14 +119,20 @@ template <typename T, int kPiece, typename RowScales>
 OPWELD_FN void sum_split(Sums<T::kTileN, kPiece>& sums, typename T::Memory& memory,
                          Ring<T::kStages>& ring, const TileAt& tile, int group, RowScales& rows) {
     constexpr int kSteps = T::kPromoted / 16, kStepsOfChunk = T::Depth::kDepth / 16;
+    float upper, lower, next_upper = 0.0f, next_lower = 0.0f;
+    if (tile.first < tile.last) rows.next(next_upper, next_lower);
 #pragma unroll 1
     for (int interval = tile.first; interval < tile.last; ++interval) {
-        float upper, lower;
-        rows.next(upper, lower);
 #pragma unroll
         for (int part = 0; part < T::kWidth / T::kPromoted; ++part) {
+            const auto meanwhile = [&] {
+                if (part > 0) return;
+                upper = next_upper, lower = next_lower;
+                rows.use(upper, lower);
+                if (interval + 1 < tile.last) rows.next(next_upper, next_lower);
+            };
             sum_promoted<T, kPiece>(sums, memory, ring, group, part * kSteps % kStepsOfChunk, upper,
-                                    lower);
+                                    lower, meanwhile);
         }
     }
 }
@@ -142,7 +150,6 @@ OPWELD_FN void sum_ahead(Sums<T::kTileN, kPiece>& sums, typename T::Memory& memo
     } even, odd;  // intervals
     auto before = ring;
     const auto start = [&](Part& part) {
-        rows.next(part.upper, part.lower);
         memory.full[ring.stage].wait(ring.parity);
         const auto& stage = memory.stage[ring.stage];
         pin(part.sums);
@@ -150,8 +157,10 @@ OPWELD_FN void sum_ahead(Sums<T::kTileN, kPiece>& sums, typename T::Memory& memo
         multiply_split<1, T::kWidth / 16, T::kChunkBytes>(
             part.sums, stage.a + group * 64 * T::kChunkBytes, stage.b, 0, 0);
         ring.advance();
+        rows.next(part.upper, part.lower);
     };
     const auto end = [&](Part& part) {
+        rows.use(part.upper, part.lower);
         pin(part.sums);
         consumer_release<T>(memory, before.stage, blocks);
         before.advance();

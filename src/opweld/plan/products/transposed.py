@@ -19,9 +19,8 @@ from ...ir.plan import Sizes, number_at
 from .recognised import NoProduct
 
 # Bytes a second of a multiprocessor where each phase writes every other element of a line, or
-# fewer: of stride 2, 275 and 246 MB took some 250 us more than their sums; of 3, 199 MB took 380
-# (H200).
-_WRITTEN_APART = 7.6e9
+# fewer, beside neighbours of the same line: 12e9 to 38e9 (five cases on an H200, strides 2 and 3).
+_WRITTEN_APART = 20e9
 _ROWS = 128  # of a tile
 
 TRANSPOSED_PLACES = {"stride": 3, "padding": 4, "output_padding": 5, "groups": 6, "dilation": 7}

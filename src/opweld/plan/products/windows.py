@@ -281,11 +281,11 @@ def _interval_us(made: Convolution, mode: Mode, columns: int) -> float:
 
 
 # Of an H100 (2026-11-26): microseconds of launches, of 64 channels at one tap in a tile of so many
-# columns, with two tiles on a multiprocessor or one, and of a tile's end; the library's rates with
-# channels last (118 to 284 TFLOP/s where TF32 is allowed), and its share of the speed of a copy. Of
+# columns, with two tiles on a multiprocessor or one, and of a tile's end (H200); the library's
+# rates with channels last (118 to 284 TFLOP/s where TF32 is allowed), and its share of a copy's. Of
 # intervals of fewer channels nothing is measured yet: interval_cost is an estimate.
 _LAUNCHES_US = 8.0
-_INTERVAL_US, _END_US, _TILES_AT_ONCE = {64: 0.83, 128: 0.46}, {64: 2.0, 128: 4.5}, {64: 2, 128: 1}
+_INTERVAL_US, _END_US, _TILES_AT_ONCE = {64: 0.83, 128: 0.46}, {64: 3.5, 128: 5.0}, {64: 2, 128: 1}
 _LIBRARY_RATES = {Mode.TF32: 185e12, Mode.FAITHFUL: 45e12}
 _LIBRARY_SHARE, _LIBRARY_US = 0.55, 5.0
 # What the host takes to call a convolution of ours with its tail, one of the library's, and another
