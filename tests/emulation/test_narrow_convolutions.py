@@ -219,7 +219,7 @@ class TestTransposed:
 FAULTS = {
     "the swizzle of a descriptor": ("kRowBytes == 64 ? 2 : 3;", "kRowBytes == 64 ? 3 : 2;"),
     "the distance of groups": ("uint64_t(8 * kRowBytes >> 4)", "uint64_t(1024 >> 4)"),
-    "the swizzle of a copy": ("width == 64   ? CU", "width == 32 ? CU"),
+    "the swizzle of a copy": (": CU_TENSOR_MAP_SWIZZLE_32B;", ": CU_TENSOR_MAP_SWIZZLE_64B;"),
     "threads of a scale": (
         "Columns::kMarksScales, SpotsOf<kWidth>::kThreads>",
         "Columns::kMarksScales, 2 * SpotsOf<kWidth>::kThreads>",
