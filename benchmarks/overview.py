@@ -22,9 +22,9 @@ from benchmarks.refusal import why_refused  # noqa: E402
 
 # Where accounts keep the medians of each way; torch.compile counts as the faster of its two.
 WAYS = {
-    "eager": ("eager_ms", "eager"),
-    "torch.compile": ("compile_ms", "compile", "autotune_ms"),
-    "ModelNew": ("opweld_ms", "opweld"),
+    "eager": ("eager_ms", "eager", "eager_step_ms"),
+    "torch.compile": ("compile_ms", "compile", "autotune_ms", "compile_step_ms"),
+    "ModelNew": ("opweld_ms", "opweld", "opweld_step_ms"),
 }
 HEADS = ("model", *WAYS, "times eager", "times torch.compile", "on")
 
@@ -42,6 +42,7 @@ class Row:
 EXAMPLES, PRODUCTS = "gpu-nvidia-h200", "products-nvidia-h200"
 REDUCTIONS, ATTENTION = "reductions-nvidia-h200", "attention-nvidia-h200"
 NETWORKS, CONVOLUTIONS = "network-speed-nvidia-h200", "network-speed-nvidia-h100-80gb-hbm3"
+TRAINING = "training-nvidia-h200"
 ON_CPU, CPU_REDUCTIONS = "cpu-cpu-2-cores", "cpu-reductions-cpu-2-cores"
 BACKWARD = "ms_backward"
 WIDE = "Linear 8192x8192 -> 8192, bfloat16"
@@ -64,8 +65,9 @@ ROWS = (
     Row("MobileNetV2, 64 images", CONVOLUTIONS, "MobileNetV2"),
     Row("ViT-B, float32", NETWORKS, "ViT-B, 12 blocks"),
     Row("GPT, 12 blocks, float32", NETWORKS, "GPT, 12 blocks"),
-    Row("ResNet-18, with its backward", CONVOLUTIONS, "ResNet-18, training", BACKWARD),
-    Row("batch norm + ReLU, with its backward", NETWORKS, "batch norm + ReLU, training", BACKWARD),
+    Row("MLP 8192 wide, --training, and backward", TRAINING, "mlp_8192"),
+    Row("batch norm + ReLU, --training, and backward", TRAINING, "batch_norm_relu"),
+    Row("ResNet-18 and backward, no --training", CONVOLUTIONS, "ResNet-18, training", BACKWARD),
     Row("small MLP, time of the host", NETWORKS, "MLP", "no_grad_us"),
     Row("small LSTM, time of the host", NETWORKS, "LSTM cell, 8 steps", "no_grad_us"),
     Row("tanh-GELU on a CPU", ON_CPU, "gelu_2048x8192, fresh memory"),
