@@ -12,12 +12,14 @@ from tests.unit.plan.plans import BATCH, Make, graph
 
 from opweld.ir.attrs import CallAttrs, CopyAttrs, Operand, TorchLiteral
 from opweld.ir.graph import Node
+from opweld.ir.ops import Op
 from opweld.ir.plan import Group, Plan
 from opweld.ir.text import to_text
 from opweld.ir.types import DType
 from opweld.lower import lower
 from opweld.plan import make_plan
 from opweld.plan.products.choice import choose_products
+from opweld.plan.products.planes import with_formats
 from opweld.render.cuda.texts import cuda_text
 from opweld.target import SM_80, SM_90A, Target
 
@@ -67,6 +69,17 @@ def test_an_image_has_the_format_that_eager_gives_it() -> None:
     m = Make()
     line = alone(planned(each(m, m.x("x", *SPACES[1]))))
     assert operations(line) == ["call"]
+
+
+def test_long_chains_are_walked_once() -> None:
+    """Of forty steps that each read the one before twice there are 2^40 ways back."""
+    m = Make()
+    image = m.x("x", *IMAGE)
+    behind, apart = each(m, image), m.x("y", *IMAGE)
+    for _ in range(40):
+        behind, apart = (m.mul(node, m.tanh(node)) for node in (behind, apart))
+    made, other = with_formats(graph(behind, apart), SM_90A, TF32).outputs
+    assert isinstance(made.attrs, CopyAttrs) and other.op is Op.MUL
 
 
 def test_a_result_that_is_read_besides_is_written_once() -> None:

@@ -112,13 +112,11 @@ def with_formats(graph: Graph, target: Target, conditions: Conditions) -> Graph:
     """
     if image_of(graph) is None:
         return graph
-    asked = asked_channels_last(graph)
+    of_planes = _of_planes(graph, target, conditions) - asked_channels_last(graph)
     given = {
         memory.serial
         for memory in map(behind_views, graph.outputs)
-        if memory.type.rank == _IMAGE_RANK
-        and memory.serial not in asked
-        and _is_of_planes(memory, target, conditions)
+        if memory.type.rank == _IMAGE_RANK and memory.serial in of_planes
     }
     if not given:
         return graph
@@ -136,11 +134,15 @@ def with_formats(graph: Graph, target: Target, conditions: Conditions) -> Graph:
     return Copier(arena, instead, dict(graph.origins)).copied(graph)
 
 
-def _is_of_planes(node: Node, target: Target, conditions: Conditions) -> bool:
-    """Whether it is such a convolution, or of its elements."""
-    if is_convolution(node):
-        return is_ours_in_planes(node, target, conditions, followed=True)
-    if node.kind is not Kind.POINTWISE:
-        return False
-    alike = (each for each in node.inputs if each.type.shape == node.type.shape)
-    return any(_is_of_planes(each, target, conditions) for each in alike)
+def _of_planes(graph: Graph, target: Target, conditions: Conditions) -> set[int]:
+    """The serials of such convolutions, and of what is computed of their elements."""
+    found = set[int]()
+    for node in graph.nodes():  # operands come before what reads them
+        if is_convolution(node):
+            is_found = is_ours_in_planes(node, target, conditions, followed=True)
+        else:
+            alike = (each for each in node.inputs if each.type.shape == node.type.shape)
+            is_found = node.kind is Kind.POINTWISE and any(n.serial in found for n in alike)
+        if is_found:
+            found.add(node.serial)
+    return found
