@@ -15,7 +15,7 @@ from opweld.ir.kernels.product import Mode
 from opweld.ir.plan import Conditions, ConvolutionSchedule, Group, Plan
 from opweld.ir.text import to_text
 from opweld.lower import lower
-from opweld.plan.products.joined import is_joined, joined
+from opweld.plan.products.joined import joined, joining
 from opweld.plan.products.windows import convolution_of, estimate_convolution, schedule_of
 from opweld.render.cuda.texts import cuda_text
 from opweld.target import SM_90A
@@ -56,7 +56,7 @@ def test_the_number_of_rows(
     _, made = found(channels, kernel, (448,) * len(kernel), **given)
     best = joined(made, Mode.FAITHFUL)
     assert (best.rows, best.intervals, best.packed) == (rows, intervals, packed)
-    assert best.width == 64 and is_joined(made, Mode.FAITHFUL)
+    assert best.width == 64 and joining(made, Mode.FAITHFUL)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_rows_and_width_are_the_cheapest(
     best = joined(made, Mode.TF32)
     assert (best.rows, best.width) == (rows, width)
     assert (best.intervals, best.packed) == (intervals, packed)
-    assert is_joined(made, Mode.TF32)
+    assert joining(made, Mode.TF32)
     schedule = schedule_of(made, Mode.TF32)
     assert (schedule.rows, schedule.width) == (rows, width)
 
@@ -108,11 +108,11 @@ def test_the_max_offset_is_in_packed_rows(
 
 @pytest.mark.parametrize("mode", [Mode.TF32, Mode.FAITHFUL])
 def test_many_channels_are_joined_where_it_is_much_less_work(mode: Mode) -> None:
-    assert not is_joined(found(64, (3, 3), (56, 56))[1], mode)
-    assert not is_joined(found(32, (3, 3), (56, 56))[1], mode)
-    assert is_joined(found(34, (11, 7), (56, 56))[1], mode)
+    assert not joining(found(64, (3, 3), (56, 56))[1], mode)
+    assert not joining(found(32, (3, 3), (56, 56))[1], mode)
+    assert joining(found(34, (11, 7), (56, 56))[1], mode)
     _, depthwise = found(16, (3, 3), (56, 56), groups=16)
-    assert not is_joined(depthwise, mode)
+    assert not joining(depthwise, mode)
 
 
 @pytest.mark.parametrize(
@@ -131,9 +131,9 @@ def test_the_narrowest_intervals_that_hold_all_channels(channels: int, width: in
 
 def test_few_channels_are_joined_where_taps_are_out_of_range() -> None:
     """Strides of the copy engine reach to 8: packing sees to those of rows that are joined."""
-    assert is_joined(found(3, (1, 1), (400, 400), stride=(9, 1))[1], Mode.TF32)
-    assert not is_joined(found(3, (1, 1), (400, 400), stride=(8, 1))[1], Mode.TF32)
-    assert is_joined(found(24, (300, 1), (400, 400), stride=1)[1], Mode.TF32)
+    assert joining(found(3, (1, 1), (400, 400), stride=(9, 1))[1], Mode.TF32)
+    assert not joining(found(3, (1, 1), (400, 400), stride=(8, 1))[1], Mode.TF32)
+    assert joining(found(24, (300, 1), (400, 400), stride=1)[1], Mode.TF32)
 
 
 def test_narrow_intervals_take_less_time_by_the_estimate() -> None:

@@ -86,18 +86,18 @@ def joined(made: Convolution, mode: Mode) -> Joined:
     return min((of(*pair) for pair in pairs), key=lambda found: found.cost)
 
 
-def is_joined(made: Convolution, mode: Mode) -> bool:
-    """Whether taps are joined: where it is much less work, and of few channels where the kernel
-    does not take them tap by tap, or would leave most of an interval empty.
+def joining(made: Convolution, mode: Mode) -> Joined | None:
+    """How taps are joined, where they are: where it is much less work, and of few channels where
+    the kernel does not take them tap by tap, or would leave most of an interval empty.
     """
     if made.depthwise or made.transposed:
-        return False
+        return None
     channels, found = number_at(made.windows.channels), joined(made, mode)
     if not found.has_mask:
-        return False
+        return None
     if channels < LEAST_CHANNELS and (PARTS[mode] > 1 or why_not_taps(made)):
-        return True
-    return found.cost < _LEAST_GAIN * _cost_of_taps(made, mode)
+        return found
+    return found if found.cost < _LEAST_GAIN * _cost_of_taps(made, mode) else None
 
 
 def _cost_of_taps(made: Convolution, mode: Mode) -> float:

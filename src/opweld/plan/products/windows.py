@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import ceil, prod
 from typing import Any
 
 from ...ir.attrs import Operand
@@ -26,7 +26,7 @@ from ...ir.plan import Conditions, ConvolutionSchedule, Sizes, number_at
 from ...ir.types import DType
 from ...target import Target
 from .depthwise import estimate_depthwise, lanes_of_depthwise, lies_in_planes
-from .joined import interval_cost, is_joined, joined, width_of
+from .joined import Joined, interval_cost, joining, width_of
 from .recognised import NoProduct
 from .tap_by_tap import OUT_OF_RANGE, is_near, why_not_taps
 from .transposed import TRANSPOSED_PLACES, phase_columns, products_of_phases, require_phases
@@ -162,15 +162,15 @@ def require_form(made: Convolution, mode: Mode) -> None:
         return
     if made.transposed:
         return require_phases(made)
-    if is_joined(made, mode):
-        return _require_joined(made, mode)
+    if found := joining(made, mode):
+        return _require_joined(made, found)
     if reason := why_not_taps(made):
         raise NoProduct(reason)
 
 
-def _require_joined(made: Convolution, mode: Mode) -> None:
+def _require_joined(made: Convolution, found: Joined) -> None:
     """As require_form, where taps are joined: packing them sees to windows, but for their depth."""
-    if joined(made, mode).max_offset >= FAR[len(made.out)]:
+    if found.max_offset >= FAR[len(made.out)]:
         raise NoProduct("its windows are out of the copy engine's range")
     if len(made.out) == 3 and (not is_near(made, 1) or made.stride[0] > MOST_STRIDE):
         raise NoProduct(OUT_OF_RANGE)
@@ -244,8 +244,9 @@ def schedule_of(made: Convolution, mode: Mode, channels_first: bool = False) -> 
     if made.transposed:
         phases = phase_columns(made, channels_first, partial(_tiles, made, mode))
     _, columns = _tiles(made, mode, filters * phases, _positions(made, phases))
-    rows = joined(made, mode).rows if is_joined(made, mode) else 0
-    return ConvolutionSchedule(mode, columns, lanes, rows, phases, _width(made, mode))
+    found, (_, width) = joining(made, mode), _intervals(made, mode, 1)
+    rows = found.rows if found else 0
+    return ConvolutionSchedule(mode, columns, lanes, rows, phases, width)
 
 
 def _tiles(made: Convolution, mode: Mode, filters: int, positions: float) -> tuple[float, int]:
@@ -253,13 +254,11 @@ def _tiles(made: Convolution, mode: Mode, filters: int, positions: float) -> tup
     intervals narrow ones, whose ends are under way while others are summed; of many the wide ones,
     which read pixels once for more filters.
     """
-    intervals = positions * _chunks(made, mode)
-    if is_joined(made, mode):
-        intervals = joined(made, mode).intervals
+    intervals, width = _intervals(made, mode, positions)
 
     def time(columns: int) -> float:
         tiles = -(-filters // columns) / _TILES_AT_ONCE[columns]
-        return tiles * (intervals * _interval_us(made, mode, columns) + _END_US[columns])
+        return tiles * (intervals * _interval_us(mode, columns, width) + _END_US[columns])
 
     return min((time(columns), columns) for columns in COLUMNS)
 
@@ -273,24 +272,19 @@ def _positions(made: Convolution, columns: int) -> float:
     return sum(taps for _, taps in products) / len(products)
 
 
-def _width(made: Convolution, mode: Mode) -> int:
-    """Channels of an interval: of joined taps those that are cheapest, else the fewest that hold
-    all.
+def _intervals(made: Convolution, mode: Mode, positions: float) -> tuple[float, int]:
+    """How many intervals a sum of so many positions of the kernel has, or of all where taps are
+    joined, and how many channels one has.
     """
-    if is_joined(made, mode):
-        return joined(made, mode).width
-    return width_of(number_at(made.windows.channels), mode)
-
-
-def _chunks(made: Convolution, mode: Mode) -> int:
-    """Intervals of channels, tap by tap."""
+    if found := joining(made, mode):
+        return found.intervals, found.width
     channels = number_at(made.windows.channels)
-    return -(-channels // width_of(channels, mode))
+    width = width_of(channels, mode)
+    return positions * -(-channels // width), width
 
 
-def _interval_us(made: Convolution, mode: Mode, columns: int) -> float:
-    narrow = interval_cost(_width(made, mode))
-    return _INTERVAL_US[columns] * narrow * _PRODUCTS[PARTS[mode]]
+def _interval_us(mode: Mode, columns: int, width: int) -> float:
+    return _INTERVAL_US[columns] * interval_cost(width) * _PRODUCTS[PARTS[mode]]
 
 
 # Microseconds of launches, of 64 channels at one tap in a tile of so many columns, with two tiles
@@ -404,12 +398,11 @@ def _packing_us(
     """Reading x, and writing its intervals of channels; of joined taps each output pixel has its
     own, which are read again.
     """
-    if is_joined(made, mode):
-        found = joined(made, mode)
+    if found := joining(made, mode):
         values = 2 * number_at(made.windows.rows, sizes) * found.packed * found.width
     else:
         pixels = number_at(made.windows.batch * product_of(made.windows.space), sizes)
-        values = pixels * _chunks(made, mode) * _width(made, mode)
+        values = int(pixels * prod(_intervals(made, mode, 1)))
     return read_us + values * 2 * PARTS[mode] / target.copy_bytes_per_s * 1e6
 
 
@@ -422,14 +415,14 @@ def _sums_us(made: Convolution, mode: Mode, target: Target, sizes: Sizes) -> flo
     if made.transposed:
         products = products_of_phases(made, schedule.phase_columns, sizes)
     across = -(-number_at(windows.filters) * schedule.phase_columns // columns)
-    tiles = [(-(-rows // _ROWS) * across, taps * _chunks(made, mode)) for rows, taps in products]
-    if schedule.rows:
-        tiles = [(-(-rows // _ROWS) * across, joined(made, mode).intervals)]
+    tiles = [
+        (-(-rows // _ROWS) * across, _intervals(made, mode, taps)[0]) for rows, taps in products
+    ]
     count = sum(each for each, _ in tiles)
     intervals = sum(each * depth for each, depth in tiles) / max(count, 1)
     waves = count / (target.multiprocessors * _TILES_AT_ONCE[columns])
     if waves < 2:
-        waves = math.ceil(2 * waves) / 2
+        waves = ceil(2 * waves) / 2
     if intervals < _LEAST_IN_PARTS:
         waves = max(waves, 1.0)
-    return waves * (intervals * _interval_us(made, mode, columns) + _END_US[columns])
+    return waves * (intervals * _interval_us(mode, columns, schedule.width) + _END_US[columns])
