@@ -234,8 +234,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kResident)
     const int tall = below < high ? below : high;  // rows of a slice
     const int kept_rows = tall - own_row, kept_columns = g.kept - own_column;
     float* kept = plane_memory + (own * tall + own_row) * g.kept + own_column;
-    if (!exists) {
-    } else if (finite) {
+    if (exists && finite) {
 #pragma unroll
         for (int p = 0; p < Tile::kRows; ++p) {
             if (p >= kept_rows) continue;
@@ -249,7 +248,8 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kResident)
                     if (q < kept_columns) kept[p * g.kept + q] = sums[p][q];
             }
         }
-    } else {  // what is not there must add nothing, and zero times infinity is something
+    } else if (exists) {
+        // What is not there must add nothing, but zero times infinity is something.
 #pragma unroll 1
         for (int i = 0; i < Tile::kRows * Tile::kColumns; ++i) {
             const int p = i / Tile::kColumns, q = i % Tile::kColumns;

@@ -277,11 +277,11 @@ OPWELD_FN void fetch_spots(Four (&v)[kOwnRows], const Source& source, const Oper
     }
 }
 
-// @TurnedTile deps: Spots, ReadFour
+// @TransposeTile deps: Spots, ReadFour
 // Where the values of a spot that lies across change places: laid out four rows of one k at a time,
 // picked up four k of one row. What lies where is permuted so that banks of memory do not collide.
 template <int kWidth>
-struct alignas(16) TurnedTileOf {
+struct alignas(16) TransposeTileOf {
     using Of = SpotsOf<kWidth>;
     static constexpr int kSpread = kWidth < 32 ? 2 : 1;  // a warp has rows of two groups of four
     float value[kWidth][Of::kBand];
@@ -307,14 +307,14 @@ struct alignas(16) TurnedTileOf {
         }
     }
 };
-using TurnedTile = TurnedTileOf<kInterval>;
+using TransposeTile = TransposeTileOf<kInterval>;
 
-// @take_spots deps: fetch_spots, TurnedTile
+// @take_spots deps: fetch_spots, TransposeTile
 // Four values along k of each of this thread's rows of a spot.
 template <bool kWhole, int kWidth, typename Source>
 OPWELD_FN void take_spots(Four (&v)[kOwnRows], const Source& source, const Operand& from,
                           const SpotOf<kWidth>& spot, const SpotsOf<kWidth>& spots, bool packets,
-                          TurnedTileOf<kWidth>& tile) {
+                          TransposeTileOf<kWidth>& tile) {
     fetch_spots<kWhole>(v, source, from, spot, spots, packets);
     if (!lies_across(from)) return;
     __syncthreads();  // what stands in shared memory has been read
@@ -393,7 +393,7 @@ template <int kParts, bool kWhole, int kWidth, typename Source, typename Columns
 OPWELD_FN int split_a_of(const Source& source, const Operand& a, const SpotOf<kWidth>& spot,
                          const SpotsOf<kWidth>& spots, const Columns& columns, half* packed,
                          float* scale, int64_t scale_rows, bool packets,
-                         TurnedTileOf<kWidth>& tile) {
+                         TransposeTileOf<kWidth>& tile) {
     const auto factors = columns.template factors<kWhole>(spot.k, spots.k);
     Four v[kOwnRows];
     take_spots<kWhole>(v, source, a, spot, spots, packets, tile);
@@ -421,7 +421,7 @@ template <int kParts, int kWidth, typename Source, typename Columns>
 OPWELD_FN int split_spot(const Source& source, const Operand& a, const SpotsOf<kWidth>& spots,
                          const Columns& columns, half* packed, float* scale, int64_t scale_rows,
                          bool packets, int64_t number) {
-    __shared__ TurnedTileOf<kWidth> tile;
+    __shared__ TransposeTileOf<kWidth> tile;
     const SpotOf<kWidth> spot(spots, a, number);
     if (packets && spot.is_whole(spots)) {
         return split_a_of<kParts, true>(source, a, spot, spots, columns, packed, scale, scale_rows,

@@ -78,10 +78,10 @@ static __global__ void __launch_bounds__(1024)
     for (int64_t i = threadIdx.x; i < spots.batches * spots.rows; i += 1024) call.row_max[i] = 0;
 }
 
-// @SplitSpace deps: TurnedTile
+// @SplitSpace deps: TransposeTile
 // The shared memory of a block that looks at a spot of b or splits it.
 struct SplitSpace {
-    TurnedTile tile;
+    TransposeTile tile;
     uint32_t most[kInterval];  // of its columns
     float up[kBand];           // of its rows
 };

@@ -32,9 +32,9 @@ def lanes_of_depthwise(made: Convolution) -> int:
 # 32: 0.108 and 0.124 ms, a copy 0.106; 7x7, 56x56: 0.048 and 0.184, a copy 0.030.
 _FEW_TAPS = 9
 _OURS_SHARES, _LIBRARY_SHARES = (0.95, 0.6), (0.85, 0.2)
-# The library's of planes: 0.368 and 0.320 ms; of stride 2, 192 channels, 56x56, 0.062, a copy
-# 0.036. Ours are taken to be as fast as with channels last.
-_LIBRARY_SHARES_OF_PLANES = (0.3, 0.1)
+# Of planes: ours 0.106 and 0.058 ms, the library's 0.364 and 0.320, copies 0.072 and 0.018 (H200,
+# whole calls); of stride 2, 192 channels, 56x56, the library's took 0.062, a copy 0.036 (H100).
+_OURS_SHARES_OF_PLANES, _LIBRARY_SHARES_OF_PLANES = (0.68, 0.31), (0.3, 0.1)
 _DEPTHWISE_US = 3.0
 
 
@@ -49,7 +49,8 @@ def estimate_depthwise(
         for nodes in ((made.x, call), (call,))
     )
     many = number_at(product_of(made.windows.kernel)) > _FEW_TAPS
-    ours = _DEPTHWISE_US + moved_us / _OURS_SHARES[many]
-    shares = _LIBRARY_SHARES_OF_PLANES if made.in_planes else _LIBRARY_SHARES
-    library = _DEPTHWISE_US + moved_us / shares[many]
+    shares = _OURS_SHARES, _LIBRARY_SHARES
+    if made.in_planes:
+        shares = _OURS_SHARES_OF_PLANES, _LIBRARY_SHARES_OF_PLANES
+    ours, library = (_DEPTHWISE_US + moved_us / each[many] for each in shares)
     return ours, library + (2 * written_us + 2.0 if tailed else 0.0)
