@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import pytest
 from tests.emulation import distributions
 from tests.emulation.distributions import chain_of_fmas, error, exact, rounded
 from tests.emulation.emulate import Shifted, emulate
@@ -298,3 +299,21 @@ def require_float32_where(
 def require_of_float32(found: np.ndarray, x: np.ndarray, weight: np.ndarray, how: Windows) -> None:
     """What the float32 kernel makes, bit by bit."""
     np.testing.assert_array_equal(found, convolve(x, weight, how, form=CHAIN)[0])
+
+
+def require(case: Case, form: Form = NARROW, **options: Any) -> np.ndarray:
+    """Made by the tensor cores, once, and as exact as they are."""
+    x, weight = case.operands
+    found, makers = convolve(x, weight, case.how, form=form, **options)
+    if form.mode == "Faithful":
+        require_faithful(found, x, weight, case.how)
+    else:
+        require_as_exact(found, x, weight, case.how)
+        require_of_11_bits(found, x, weight, case.how)
+    assert makers == 1
+    return found
+
+
+def slow(*values: int) -> list[Any]:
+    """Parameters of tests that are left out unless they are asked for."""
+    return [pytest.param(value, marks=pytest.mark.slow) for value in values]

@@ -98,31 +98,40 @@ def convolution(
     places = filters.places(x.shape[1:-1])
     channels = weight.shape[0]
     result = np.full((x.shape[0], *places, channels), np.nan, np.float32)
-    times = np.zeros(result.shape, np.int32)
-    # NumPy says nothing of how one without elements lies.
-    strides = x.strides if x.size else np.ones([max(n, 1) for n in x.shape], x.dtype).strides
-    steps = [stride // x.itemsize for stride in strides]
+    steps = steps_of(x)
     assert steps[-1] == 1
     numbers = np.array(
         [
             *(x.shape[0], channels, channels // x.shape[-1]),
-            *(*_three(x.shape[1:-1], 1), *_three(places, 1)),
-            *(steps[0], *_three(steps[1:-1], 0)),
-            *_three(filters.taps, 1),
-            *_three(filters.stride, 1),
-            *_three(filters.before, 0),
-            *_three(filters.dilation, 1),
+            *(*three(x.shape[1:-1], 1), *three(places, 1)),
+            *(steps[0], *three(steps[1:-1], 0)),
+            *three(filters.taps, 1),
+            *three(filters.stride, 1),
+            *three(filters.before, 0),
+            *three(filters.dilation, 1),
         ],
         np.int64,
     )
-    memory = _memory(x)
+    source = source or text(call.tiles.format(steps[-2]), call.storage, call.lanes)
+    launch(source, x, weight, numbers, result, call)
+    return result
+
+
+def launch(
+    source: str,
+    x: np.ndarray,
+    weight: np.ndarray,
+    numbers: np.ndarray,
+    result: np.ndarray,
+    call: Call,
+) -> None:
+    """Calls the launcher; each value of the result must be handed over once."""
+    memory, times = memory_of(x), np.zeros(result.shape, np.int32)
     given = Shifted(memory, call.shift * x.itemsize) if call.shift else memory
     arguments = [given, weight, numbers, result, times, int(call.narrow), int(call.aligned)]
     options = {"multiprocessors": call.multiprocessors, **call.options}
-    source = source or text(call.tiles.format(steps[-2]), call.storage, call.lanes)
     emulate(source, "convolution", arguments, **options)
     assert (times == 1).all(), f"handed over {np.unique(times)} times"
-    return result
 
 
 def exact(x: np.ndarray, weight: np.ndarray, filters: Filters) -> np.ndarray:
@@ -158,14 +167,34 @@ def widened(values: np.ndarray, storage: str) -> np.ndarray:
     return (from_bfloat16(values) if storage == "bfloat16" else values).astype(np.float64)
 
 
-def _three(numbers: Sequence[int], missing: int) -> tuple[int, ...]:
+def three(numbers: Sequence[int], missing: int) -> tuple[int, ...]:
     """Of depth, height and width."""
     return (*(missing,) * (3 - len(numbers)), *numbers)
 
 
-def _memory(view: np.ndarray) -> np.ndarray:
+def steps_of(array: np.ndarray) -> list[int]:
+    """Strides in elements; NumPy says nothing of how an array without elements lies."""
+    strides = array.strides
+    if not array.size:
+        strides = np.ones([max(n, 1) for n in array.shape], array.dtype).strides
+    return [stride // array.itemsize for stride in strides]
+
+
+def memory_of(view: np.ndarray) -> np.ndarray:
     """The elements from the first to the last of a view."""
     pairs = zip(view.shape, view.strides, strict=True)
     reach = sum((extent - 1) * stride // view.itemsize for extent, stride in pairs)
     count = 1 + reach if view.size else 0
     return np.lib.stride_tricks.as_strided(view, (count,), (view.itemsize,)).copy()
+
+
+def values(*shape: int, seed: int = 0) -> np.ndarray:
+    """Normal ones."""
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def require_alike(found: np.ndarray, true: np.ndarray) -> None:
+    """What is no number, or infinite, where it is so in float64, of which there is something."""
+    assert not np.isfinite(true).all()
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(true))
+    np.testing.assert_allclose(found, true, rtol=1e-5, atol=1e-5)

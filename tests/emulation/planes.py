@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from tests.emulation.depthwise import Filters
-from tests.emulation.depthwise import exact as exact_channels_last
-from tests.emulation.emulate import Shifted, emulate
+from tests.emulation import depthwise
+from tests.emulation.depthwise import Filters, launch, memory_of, steps_of, three
 from tests.emulation.products import EPILOGUE
 
 from opweld.device import pieces
@@ -30,16 +28,11 @@ extern "C" int convolution(const void* x, const void* weight, const int64_t* n, 
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """How a convolution is called: by which tiles where they take it."""
+class Call(depthwise.Call):
+    """The same of planes, by tiles that are made for float32 alone."""
 
     tiles: str = "AnyPlanes"
     lanes: int = 4
-    narrow: bool = True
-    aligned: bool = True
-    shift: int = 0  # elements from 256-byte alignment, of x
-    multiprocessors: int = 1
-    options: dict[str, object] = field(default_factory=dict)
 
 
 def tiles_of(filters: Filters) -> str:
@@ -70,9 +63,8 @@ def convolution(
     """
     places, channels = filters.places(x.shape[2:]), weight.shape[0]
     result = np.full((x.shape[0], channels, *places), np.nan, np.float32)
-    times = np.zeros(result.shape, np.int32)
-    image_step, channel_step, *steps = _steps(x)
-    filter_step, *tap_steps = _steps(weight)
+    image_step, channel_step, *steps = steps_of(x)
+    filter_step, *tap_steps = steps_of(weight)
     numbers = np.array(
         [
             *(x.shape[0], channels, channels // x.shape[1]),
@@ -86,37 +78,10 @@ def convolution(
         ],
         np.int64,
     )
-    memory = _memory(x)
-    given = Shifted(memory, call.shift * x.itemsize) if call.shift else memory
-    arguments = [given, _memory(weight), numbers, result, times]
-    arguments += [int(call.narrow), int(call.aligned)]
-    options = {"multiprocessors": call.multiprocessors, **call.options}
-    emulate(source or text(call.tiles, call.lanes), "convolution", arguments, **options)
-    assert (times == 1).all(), f"handed over {np.unique(times)} times"
+    launch(source or text(call.tiles, call.lanes), x, memory_of(weight), numbers, result, call)
     return result
 
 
 def exact(x: np.ndarray, weight: np.ndarray, filters: Filters) -> np.ndarray:
     """The same in float64, of float64 operands; what is not there adds nothing."""
-    return np.moveaxis(exact_channels_last(np.moveaxis(x, 1, -1), weight, filters), -1, 1)
-
-
-def three(numbers: Sequence[int], missing: int) -> tuple[int, ...]:
-    """Of depth, height and width."""
-    return (*(missing,) * (3 - len(numbers)), *numbers)
-
-
-def _steps(array: np.ndarray) -> list[int]:
-    """Strides in elements; NumPy says nothing of how an array without elements lies."""
-    strides = array.strides
-    if not array.size:
-        strides = np.ones([max(n, 1) for n in array.shape], array.dtype).strides
-    return [stride // array.itemsize for stride in strides]
-
-
-def _memory(view: np.ndarray) -> np.ndarray:
-    """The elements from the first to the last of a view."""
-    pairs = zip(view.shape, view.strides, strict=True)
-    reach = sum((extent - 1) * stride // view.itemsize for extent, stride in pairs)
-    count = 1 + reach if view.size else 0
-    return np.lib.stride_tricks.as_strided(view, (count,), (view.itemsize,)).copy()
+    return np.moveaxis(depthwise.exact(np.moveaxis(x, 1, -1), weight, filters), -1, 1)

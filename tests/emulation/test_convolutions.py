@@ -22,11 +22,13 @@ from tests.emulation.convolutions import (
     convolve,
     drawn,
     matrices,
+    require,
     require_as_exact,
     require_faithful,
     require_float32_where,
     require_of_11_bits,
     require_of_float32,
+    slow,
     windows,
     workspace_bytes,
 )
@@ -35,20 +37,6 @@ from tests.emulation.distributions import exact
 SPACE = Form(space=3)
 FORMS = {"64 columns": NARROW, "128 columns": WIDE}
 FAITHFUL = Form("Faithful")
-
-
-def require(case: Case, form: Form = NARROW, **options: Any) -> np.ndarray:
-    """Made by the tensor cores, once, and as exact as they are."""
-    x, weight = case.operands
-    found, makers = convolve(x, weight, case.how, form=form, **options)
-    require_as_exact(found, x, weight, case.how)
-    require_of_11_bits(found, x, weight, case.how)
-    assert makers == 1
-    return found
-
-
-def slow(*values: int) -> list[Any]:
-    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
 
 
 class TestWindows:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 from math import gcd
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,11 +17,12 @@ from tests.emulation.convolutions import (
     channels_last,
     convolve,
     drawn,
+    require,
     require_as_exact,
-    require_faithful,
     require_float32_where,
     require_of_11_bits,
     require_of_float32,
+    slow,
     text,
     windows,
     workspace_bytes,
@@ -30,27 +30,10 @@ from tests.emulation.convolutions import (
 from tests.emulation.emulate import EmulationFault
 
 
-def require(case: Case, form: Form, **options: Any) -> np.ndarray:
-    """Made by the tensor cores, once, and as exact as they are."""
-    x, weight = case.operands
-    found, makers = convolve(x, weight, case.how, form=form, **options)
-    if form.mode == "Faithful":
-        require_faithful(found, x, weight, case.how)
-    else:
-        require_as_exact(found, x, weight, case.how)
-        require_of_11_bits(found, x, weight, case.how)
-    assert makers == 1
-    return found
-
-
 def rows_of(case: Case, steps: int) -> int:
     """So many steps of the stride, such that packed rows are shared."""
     stride, dilation = ((1, *each)[-2] for each in (case.how.stride, case.how.dilation))
     return steps * (stride // gcd(stride, dilation))
-
-
-def slow(*values: int) -> list[Any]:
-    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
 
 
 STEM = Case(2, 3, (17, 19), 64, (7, 7), windows(2, 2, 3))

@@ -18,9 +18,11 @@ from tests.emulation.convolutions import (
     channels_last,
     convolve,
     drawn,
+    require,
     require_as_exact,
     require_float32_where,
     require_of_11_bits,
+    slow,
     text,
     windows,
     workspace_bytes,
@@ -31,20 +33,6 @@ from tests.nvcc import compile_cuda, needs_nvcc, require_no_spills
 WIDTHS = (16, 32)
 MORE_FORMS = ((1, 64), (1, 128), (2, 128))
 CHANNELS = {16: (1, 15, 16, 17, 40), 32: (17, 31, 32, 33, 65)}
-
-
-def require(case: Case, form: Form, **options: Any) -> np.ndarray:
-    """Made by the tensor cores, once, and as exact as they are."""
-    x, weight = case.operands
-    found, makers = convolve(x, weight, case.how, form=form, **options)
-    require_as_exact(found, x, weight, case.how)
-    require_of_11_bits(found, x, weight, case.how)
-    assert makers == 1
-    return found
-
-
-def slow(*values: int) -> list[Any]:
-    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
 
 
 @pytest.mark.parametrize("width", WIDTHS)

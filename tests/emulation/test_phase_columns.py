@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.emulation.convolutions import NARROW, WIDE, Form, channels_last
+from tests.emulation.convolutions import NARROW, WIDE, Form, channels_last, slow
 from tests.emulation.transposed_convolutions import (
     Case,
     case,
@@ -57,10 +57,6 @@ def without_dilation(seed: int, space: int) -> Case:
         if min(how.out) > 0 and how.reached(pixels).any():
             return how
     raise AssertionError("no case was found")
-
-
-def slow(*values: int) -> list[Any]:
-    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
 
 
 @pytest.mark.parametrize("space", [1, 2, 3])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.emulation.convolutions import CHAIN, NARROW, WIDE, Form, channels_last
+from tests.emulation.convolutions import CHAIN, NARROW, WIDE, Form, channels_last, slow
 from tests.emulation.distributions import exact
 from tests.emulation.transposed_convolutions import (
     Case,
@@ -37,10 +37,6 @@ def require(how: Case, form: Form = NARROW, **options: Any) -> np.ndarray:
     require_as_exact(found, x, weight, how)
     require_of_11_bits(found, x, weight, how)
     return found
-
-
-def slow(*values: int) -> list[Any]:
-    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
 
 
 class TestPhases:
