@@ -3,6 +3,7 @@
     python benchmarks/bare_convolutions.py CASES.py                      all of them
     python benchmarks/bare_convolutions.py CASES.py --only 'resnet|gan'  names with one of these
     python benchmarks/bare_convolutions.py CASES.py --baselines compile
+    python benchmarks/bare_convolutions.py CASES.py --kernels             and each kernel of ours
 
 CASES.py has a dictionary CASES: for each name a dictionary with `kind` ("conv" or "convT"), `n`,
 `c`, `space`, `out`, `kernel`, `stride`, `padding`, `dilation`, `groups` and `output_padding`. The
@@ -32,6 +33,7 @@ ROOT = HERE.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
 from benchmarks.compiled import compiled_ways  # noqa: E402
+from benchmarks.kernel_times import COLUMNS, FLUSH_BYTES, kernel_times  # noqa: E402
 from benchmarks.products import copy_bandwidth  # noqa: E402
 from benchmarks.record import (  # noqa: E402
     device_name,
@@ -83,6 +85,7 @@ def main(
     cases: Annotated[Path, typer.Argument(help="A Python file with CASES.")],
     only: Annotated[str, typer.Option(help="Parts of names, between bars.")] = "",
     baselines: Annotated[str, typer.Option(help="Of compile and autotune.")] = "",
+    kernels: Annotated[bool, typer.Option(help="Also time each kernel of ours.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for the JSON file.")] = HERE / "results",
 ) -> None:
     """Writes <out>/bare-convolutions-<device>.json, where it replaces the cases that it ran."""
@@ -98,8 +101,10 @@ def main(
         run = {**run_of_today(), "copy_gbps": copied / 1e9}
         path = out / f"{SUITE}-{slug(device_name())}.json"
         for name, case in chosen.items():
-            result = {"name": name, **measured(case, files[name], baselines, copied)}
+            result = {"name": name, **measured(case, files[name], baselines, copied, kernels)}
             print(f"{time.perf_counter() - start:.0f} s, {line_of(result)}", flush=True)
+            for kernel, us in result.get("kernels_us", {}).items():
+                print(f"  {us:10.1f} us {kernel[:COLUMNS]}", flush=True)
             keep(path, {"suite": SUITE, **run}, run, result, known)
     print(f"written to {path}")
 
@@ -133,8 +138,9 @@ def _built(job: tuple[str, str, str]) -> tuple[Path, Path, str]:
 
 
 def measured(
-    case: Case, files: tuple[Path, Path, str], baselines: str, copied: float
+    case: Case, files: tuple[Path, Path, str], baselines: str, copied: float, kernels: bool
 ) -> dict[str, Any]:
+    """Times in ms, errors, what the plan says; with `kernels` microseconds of each of ours."""
     model, new, plan = files
     original, emitted = import_file(model, f"{model.stem}_original"), import_file(new, new.stem)
     torch.manual_seed(0)
@@ -157,6 +163,10 @@ def measured(
         errors = errors_of(eager, eager(x)[:1], ours(x)[:1], x[:1])
         times = time_interleaved(ways, torch.device("cuda"), BUDGET_S)
         result = eager(x)
+        if kernels:
+            flush = torch.empty(FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
+            of_each, _ = kernel_times(ways["opweld_ms"], flush)
+            different["kernels_us"] = dict(sorted(of_each.items(), key=lambda item: -item[1]))
     flops = flops_of(case, result, eager.conv)
     moved = 4 * (x.numel() + result.numel() + sum(p.numel() for p in eager.parameters()))
     return {
