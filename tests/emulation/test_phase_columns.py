@@ -158,9 +158,17 @@ def test_what_does_not_fit_is_summed_in_float32(side: int) -> None:
     require_float32_where(*odds, found, how, *operands)
 
 
-def test_what_is_beyond_a_limit_is_the_float32_kernels() -> None:
+@pytest.mark.parametrize(
+    "how",
+    [
+        Case(1, 33, (1, 10), 4, (1, 129), (1, 2), (0, 60), (0, 0), (1, 1)),
+        case((4, 5), (3, 3), 2, 1, 0, 3, channels=33, filters=4),
+        case((4, 5), (3, 3), 3, 1, channels=33, filters=4),
+    ],
+    ids=["more taps than a mask has", "taps that are not neighbours", "more phases than columns"],
+)
+def test_what_is_beyond_a_limit_is_the_float32_kernels(how: Case) -> None:
     """As products side by side: a zero of a weight would make NaN of Inf."""
-    how = Case(1, 33, (1, 10), 4, (1, 129), (1, 2), (0, 60), (0, 0), (1, 1))
     x, weight = how.operands
     require_of_float32(convolve(x, weight, how, phases=2), x, weight, how)
 
