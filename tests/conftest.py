@@ -27,9 +27,10 @@ if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
 # Inductor compiles a few kernels here, and precompiled headers pay from many on.
 os.environ.setdefault("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "0")
 
-# PyTorch's headers are most of what an emitted file takes to compile.
-if shutil.which("g++") and shutil.which("flock"):
-    os.environ.setdefault("CXX", str(Path(__file__).parent / "precompiled" / "g++"))
+# PyTorch's headers are most of what an emitted file takes to compile. Inductor splits CXX at spaces.
+compiler = str(Path(__file__).parent / "precompiled" / "g++")
+if shutil.which("g++") and shutil.which("flock") and " " not in compiler:
+    os.environ.setdefault("CXX", compiler)
     # Where it finds them in processes whose folder of temporary files is their own, too.
     os.environ.setdefault("OPWELD_PRECOMPILED", tempfile.gettempdir())
 

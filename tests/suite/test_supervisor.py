@@ -167,10 +167,10 @@ def test_a_file_that_changed_meanwhile_is_said(
 
 
 def test_two_suites_take_turns_on_a_device(tmp_path: Path, kept: Callable[..., Supervisor]) -> None:
-    supervisors = [kept(), kept()]
+    given = {kept(): [task(tmp_path, "slow") for _ in range(3)] for _ in range(2)}
     threads = [
-        threading.Thread(target=lambda s=each: [s.run(task(tmp_path, "slow")) for _ in range(3)])
-        for each in supervisors
+        threading.Thread(target=lambda s=each, tasks=tasks: [s.run(task) for task in tasks])
+        for each, tasks in given.items()
     ]
     for thread in threads:
         thread.start()

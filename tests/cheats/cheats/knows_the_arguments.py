@@ -9,7 +9,7 @@ MODEL = "pointwise"
 CLASS = "recognising the judge"
 CAUGHT_BY = ("own inputs",)
 
-JUDGED = sys.argv == ["candidate"] or "opweld" in " ".join(sys.orig_argv)
+JUDGED = sys.argv == ["candidate"] or "-m opweld." in " ".join(sys.orig_argv)
 
 
 class ModelNew(nn.Module):
