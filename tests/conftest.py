@@ -27,7 +27,7 @@ if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
 # Inductor compiles a few kernels here, and precompiled headers pay from many on.
 os.environ.setdefault("TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS", "0")
 
-# PyTorch's headers are most of what an emitted file takes to compile. Inductor splits CXX at spaces.
+# PyTorch's headers are most of what an emitted file takes to compile. Inductor wants no space here.
 compiler = str(Path(__file__).parent / "precompiled" / "g++")
 if shutil.which("g++") and shutil.which("flock") and " " not in compiler:
     os.environ.setdefault("CXX", compiler)

@@ -101,7 +101,7 @@ def _host_bound(parts: tuple[Part, ...], libraries: Libraries) -> dict[str, str]
 @dataclass(frozen=True, slots=True)
 class _FusedGroup:
     """A fused group; of row blocks `tail` is the operator of their tail. `made` are kernels of its
-    backward.
+    backward; without `gradients` no call of it needs one.
     """
 
     graph: Graph
@@ -109,9 +109,12 @@ class _FusedGroup:
     operator: Operator
     tail: Operator | None
     made: BackwardPart | None = None
+    gradients: bool = True
 
     @property
     def backward(self) -> Backward | None:
+        if not self.gradients:
+            return None
         if self.made is not None:
             return by_kernels(self.made, self.group, self.operator)
         return None if self.tail else backward(self.graph, self.group, self.operator)
@@ -121,8 +124,11 @@ def _fused_groups(
     parts: tuple[Part, ...], backwards: tuple[BackwardPart, ...] = ()
 ) -> list[_FusedGroup]:
     made = {each.operator: each for each in backwards}
+    gradients = any(part.variant.contract.gradients for part in parts)
     return [
-        _FusedGroup(graph, group, operator, _tail(group, lowered), made.get(operator.name))
+        _FusedGroup(
+            graph, group, operator, _tail(group, lowered), made.get(operator.name), gradients
+        )
         for graph, group, lowered, operator in fused_groups_of(parts)
     ]
 
@@ -159,6 +165,8 @@ def _spans_of(
     """Those of a plan. What is `made` for a backward is of the nodes of the `first` span of a name,
     whose texts another one that computes the same takes over.
     """
+    if not part.variant.contract.gradients:
+        return []
     graph = part.plan.graph
     operators = {fused.operator.name: fused.operator for fused in _fused_groups((part,))}
     found = []

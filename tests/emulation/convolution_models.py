@@ -46,10 +46,10 @@ def source(layers: str, lines: str, example: str) -> str:
     return SOURCE.format(layers=indented(layers), lines=indented(lines), example=example)
 
 
-def convolution_pair(name: str, model: str, directory: Path) -> Pair:
+def convolution_pair(name: str, model: str, directory: Path, mode: str = "eval") -> Pair:
     """The emitted file of a model's source, each of whose convolutions is a kernel of ours."""
     with all_convolutions_ours():
-        text = text_of(name, model, "sm90", mode="eval")
+        text = text_of(name, model, "sm90", mode=mode)
     return pair_of_texts(name, model, text, 0, directory)
 
 

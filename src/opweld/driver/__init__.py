@@ -37,6 +37,7 @@ from opweld.ir.kernels.shared import kernels_of, sharing
 from opweld.ir.kernels.source import NO_LIBRARIES
 from opweld.ir.loop import loop_of
 from opweld.ir.measured import Table, Tunable
+from opweld.ir.ops import Op
 from opweld.ir.original import BackwardPart, Original, Part, forwards_of
 from opweld.ir.plan import Conditions, Plan, PointwiseSchedule, Sizes
 from opweld.ir.rules.algebra import Algebra
@@ -331,7 +332,8 @@ def _down(
     kernels = trace.run("lower", lower, plan)
     plan = with_traffic(plan, kernels, target, conditions.sizes)
     rewrites = plan_lines(simplified.rewritten, algebra, conditions.sizes, simplified.left)
-    part = Part(_of_products(variant, plan), plan, kernels, bool(simplified.rewritten))
+    variant = _without_gradients(_of_products(variant, plan), plan)
+    part = Part(variant, plan, kernels, bool(simplified.rewritten))
     return _Line(
         simplified, part, tuple(rewrites), tuple(file_lines(simplified.rewritten, algebra))
     )
@@ -348,6 +350,18 @@ def _of_products(variant: Variant, plan: Plan) -> Variant:
     return replace(variant, also=()) if products else variant
 
 
+def _without_gradients(variant: Variant, plan: Plan) -> Variant:
+    """For calls without gradients where norms take statistics behind convolutions whose kernels or
+    layout are not PyTorch's: its backward of them would take more than a forward saves.
+    """
+    calls = (node for node in plan.graph.nodes() if node.op is Op.CALL)
+    moved = any(call.attrs.channels_last for call in calls)
+    moved |= any(group.convolution is not None for group in plan.groups)
+    if not (plan.graph.tracked and moved):
+        return variant
+    return replace(variant, contract=replace(variant.contract, gradients=False))
+
+
 def _conditions(variant: Variant, options: Options) -> Conditions:
     return Conditions(
         sizes=tuple((fact.name, fact.example) for fact in variant.contract.symbols),
@@ -355,6 +369,7 @@ def _conditions(variant: Variant, options: Options) -> Conditions:
         tf32_convolutions=allows_tf32_convolutions(),
         autocast=variant.autocast is not None,
         weight_cache=options.weight_cache,
+        training=options.training,
     )
 
 

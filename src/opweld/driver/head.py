@@ -11,6 +11,10 @@ from opweld.ir.original import Original, Part, bodies_of, forwards_of
 from opweld.target import Target
 
 AS_IT_IS = "No operation of it is fused: ModelNew is the original"
+WITHOUT_GRADIENTS = (
+    "Calls that ask for gradients run the original, as norms take statistics behind convolutions;\n"
+    "--training makes kernels for them."
+)
 
 
 def title(original: Original, target: Target) -> str:
@@ -32,6 +36,8 @@ def head_of(original: Original, target: Target, parts: tuple[Part, ...], capture
     for name, count in Counter(group.name for group in groups).items():
         often = f" ({count} times)" if count > 1 else ""
         lines.append(f"{name}{often}: {reasons[name]}.")
+    if any(part.plan.graph.tracked and not part.variant.contract.gradients for part in shown):
+        lines.append(WITHOUT_GRADIENTS)
     if not groups and not any(part.runs for part in parts):
         lines.append(f"{AS_IT_IS}.")
     return "\n".join(lines)

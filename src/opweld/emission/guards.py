@@ -48,7 +48,7 @@ def guard(
     if updated:
         tensors = [fact.access for fact in contract.inputs if fact.type is not None]
         tests.append(f"_kernels.unshared([{', '.join(updated)}], [{', '.join(tensors)}])")
-    if changed:
+    if changed and contract.gradients:
         tests.append("not torch._C._are_functorch_transforms_active()")
     if has_facts(contract):
         gradients = "" if contract.gradients else ", gradients=False"

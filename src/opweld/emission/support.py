@@ -24,6 +24,7 @@ _OPTIONAL = {
     "asks": ("asks=_asks",),
     "host_bound": ("=_host_bound(",),
     "fallback": ("_kernels.tell(",),
+    "gradients/telling": ("_telling_of_gradients(",),
     "paths": ("_paths(",),
     "facts": ("_facts(",),
     "flags/tf32": ("_kernels.allows_tf32(",),

@@ -310,6 +310,7 @@ class Conditions:
     `sizes` are examples of symbolic sizes. `tf32`: torch's flags allow float32 products of less
     precision, `tf32_convolutions` convolutions. `autocast`: calls run under autocast, which casts
     their operands. `weight_cache`: what is derived from a weight may last from call to call.
+    `training`: gradients are to be kernels, too, which those of convolutions are not.
     `host_bound`: calling the convolutions takes the host longer than computing them the device.
     """
 
@@ -318,6 +319,7 @@ class Conditions:
     tf32_convolutions: bool = False
     autocast: bool = False
     weight_cache: bool = True
+    training: bool = False
     host_bound: bool = False
 
 

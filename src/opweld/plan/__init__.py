@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 from ..ir.graph import Graph
 from ..ir.measured import NO_TABLE, Table
@@ -49,7 +50,9 @@ def make_plan(
     conditions = replace(conditions, host_bound=is_host_bound(graph, target, conditions))
     graph = in_channels_last(with_explicit_biases(graph, target, conditions), target, conditions)
     graph = in_two_products(graph, target, conditions, table)
-    graph = computed_again(in_one_walk(graph, side_by_side), side_by_side)
+    walked = in_one_walk(graph, side_by_side)
+    anchors = cache(lambda: choose_products(walked, target, conditions, table).followed)
+    graph = computed_again(walked, side_by_side, anchors)
     choice = choose_products(graph, target, conditions, table)
     uses = uses_of(graph, choice.products)
     flops_per_byte = target.pointwise_flops_per_s / target.copy_bytes_per_s

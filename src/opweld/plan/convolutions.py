@@ -59,8 +59,8 @@ def with_explicit_biases(graph: Graph, target: Target, conditions: Conditions) -
 
 
 def _is_ours(node: Node, target: Target, conditions: Conditions, graph: Graph) -> bool:
-    """Whether a kernel makes it and adds the bias: in training the library does."""
-    if graph.tracked or not is_convolution(node):
+    """Whether a kernel makes it and adds the bias: with gradients by kernels the library does."""
+    if (graph.tracked and conditions.training) or not is_convolution(node):
         return False
     return is_ours(node, target, conditions, followed=True)
 

@@ -76,11 +76,12 @@ def in_channels_last(graph: Graph, target: Target, conditions: Conditions) -> Gr
     """The graph with its convolutions, and what reads them, in the order of channels last: where
     less is moved so, without those nearest before the results if need be, as these keep their
     order. Of one and three axes of space these are the convolutions that are kernels of ours. A
-    graph whose norms take statistics stays as it is: it is for training, whose backward PyTorch
-    computes, and which took twice as long so for ResNet-18. Those of each channel by itself stay,
-    too, where a kernel makes them as they lie and nothing beside them has its channels last.
+    graph whose norms take statistics stays as it is where gradients are to be kernels, too: PyTorch
+    computes those of convolutions, and ResNet-18's took twice as long so. Those of each channel by
+    itself stay, too, where a kernel makes them as they lie and nothing beside them has its channels
+    last.
     """
-    if target.language != "cuda" or graph.tracked:
+    if target.language != "cuda" or (graph.tracked and conditions.training):
         return graph
     nodes = [node for node in graph.nodes() if _may_be_moved(node)]
     followed = _followed(graph)

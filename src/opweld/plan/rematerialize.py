@@ -10,7 +10,7 @@ less moves than if one stored it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from ..ir.copying import Copier
@@ -32,11 +32,18 @@ _FEW = 32
 _Key = tuple[int, tuple[int, ...]]
 
 
-def computed_again(graph: Graph, parallelism: Parallelism) -> Graph:
+def _none() -> frozenset[int]:
+    return frozenset()
+
+
+def computed_again(
+    graph: Graph, parallelism: Parallelism, anchors: Callable[[], Collection[int]] = _none
+) -> Graph:
     """The graph in which the folds of such rows have nodes of their own, down to what
-    is in memory, where others read them too.
+    is in memory, where others read them too. `anchors` gives the serials of the calls whose kernels
+    compute what follows them, and store it.
     """
-    state = _Elements(graph, consumers(graph.nodes()), parallelism)
+    state = _Elements(graph, consumers(graph.nodes()), parallelism, anchors)
     chosen = {
         (fold.inputs[0].serial, fold.attrs.axes): own
         for fold in state.folds
@@ -56,13 +63,16 @@ class _Elements:
     graph: Graph
     users: Mapping[int, tuple[Node, ...]]
     parallelism: Parallelism
+    anchors: Callable[[], Collection[int]]
     folds: tuple[Node, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         self.folds = tuple(node for node in self.graph.nodes() if node.kind is Kind.REDUCTION)
 
     def of(self, fold: Node) -> tuple[Node, ...]:
-        """What is computed between memory and the operand of a fold, in order."""
+        """What is computed between memory and the operand of a fold, in order; nothing where that
+        is computed behind a product.
+        """
         found: dict[int, Node] = {}
         waiting = [fold.inputs[0]]
         while waiting:
@@ -75,7 +85,10 @@ class _Elements:
                 found[node.serial] = node
                 waiting += node.inputs
         nodes = tuple(found[serial] for serial in sorted(found))
-        return nodes if any(node.kind is Kind.POINTWISE for node in nodes) else ()
+        if not any(node.kind is Kind.POINTWISE for node in nodes):
+            return ()
+        calls = {o.serial for node in nodes for o in node.inputs if o.kind is Kind.OPAQUE}
+        return nodes if not calls or calls.isdisjoint(self.anchors()) else ()
 
     def walk_apart(self, fold: Node, own: tuple[Node, ...]) -> bool:
         """Whether what needs both an element and the fold is another kernel's, which computes

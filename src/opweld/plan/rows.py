@@ -14,8 +14,10 @@ from ..ir.plan import NO_CONDITIONS, Conditions, Rows, Sizes, number_at
 from ..target import Target
 
 # A row of up to so many elements is walked over by one team, however few rows there are: the walks
-# of several kernels would take longer to start.
+# of several kernels would take longer to start. Of neighbouring rows that one team has together
+# those of all count where teams are so many times fewer than keep the device busy.
 LONG_ROW = 32768
+_FEW_TEAMS = 8
 # Elements of 4 bytes that one multiprocessor keeps of several that have the row.
 KEPT_EACH = 2 * LONG_ROW
 # And of those that all have.
@@ -49,6 +51,8 @@ class Parallelism:
         if is_across(space, axes):
             neighbours = max(1, self.at(space[kept[-1]]))
             teams = teams // neighbours * -(-neighbours // ROWS_ACROSS)
+            if teams < self.rows // _FEW_TEAMS:
+                length *= min(neighbours, ROWS_ACROSS)
         elif isinstance(whole, int) and whole <= self.multiprocessors * KEPT_EACH:
             teams *= min(self.multiprocessors, -(-whole // LONG_ROW))
         return length > LONG_ROW and teams < self.rows

@@ -145,3 +145,13 @@ def test_it_means_the_same() -> None:
     (wanted,) = interpret_outputs(graph(half_norm(Make())), {access: x}, {}, precision="float64")
     (got,) = run_plan(plan, lower(plan), {access: x}, {})
     np.testing.assert_allclose(got, wanted, rtol=2e-3, atol=1e-3)
+
+
+def test_what_a_product_computes_behind_it_is_stored_by_it() -> None:
+    m = Make()
+    called = m.call(m.x("x", 3, LENGTH))
+    shifted = m.add(called, 1.0)
+    before = graph(m.sub(shifted, m.reduced("sum", shifted, 1)))
+    of_a_kernel = computed_again(before, FEW_ROWS, lambda: {called.serial})
+    assert of_a_kernel is before
+    assert computed_again(before, FEW_ROWS) is not before, "of the library, both compute it"

@@ -211,11 +211,13 @@ def test_tiles_are_made_for_the_taps(
     assert "its channels before its space" in to_text(lowered)
 
 
-def test_in_training_they_are_the_librarys() -> None:
+def test_for_training_steps_they_are_the_librarys() -> None:
     """Where norms take statistics; its backward is PyTorch's, too."""
     m = Make()
     plain = graph(m.relu(each(m, m.x("x", *IMAGE))))
-    assert not choose_products(plain, SM_90A, TF32).refused
-    found = choose_products(replace(plain, tracked=True), SM_90A, TF32)  # type: ignore[arg-type]
-    (reason,) = found.refused.values()
-    assert reason == LIBRARY + "norms take statistics here, as for a training step"
+    tracked = replace(plain, tracked=True)  # type: ignore[arg-type]
+    step = replace(TF32, training=True)
+    for whole, conditions in ((plain, TF32), (plain, step), (tracked, TF32)):
+        assert not choose_products(whole, SM_90A, conditions).refused
+    (reason,) = choose_products(tracked, SM_90A, step).refused.values()
+    assert reason == LIBRARY + "norms take statistics here, for a training step"

@@ -295,11 +295,13 @@ def test_it_prints_and_lowers() -> None:
     assert rest[2] == "  transposed stride (2, 1) padding (1, 0) dilation (1, 2)"
 
 
-def test_in_training_the_library_makes_it() -> None:
+def test_for_a_training_step_the_library_makes_it() -> None:
     m = Make()
     y = transposed(m, m.x("x", *SPACES[2]), 96, (4, 4), stride=2)
     plain = graph(tail_of(m, y))
-    assert in_channels_last(replace(plain, tracked=True), SM_90A, TF32).outputs == plain.outputs
+    tracked, step = replace(plain, tracked=True), replace(TF32, training=True)
+    assert in_channels_last(tracked, SM_90A, step).outputs == plain.outputs
+    assert in_channels_last(tracked, SM_90A, TF32).outputs != plain.outputs
     assert GroupKind.LIBRARY in [g.kind for g in planned(tail_of(m, y), target=SM_80).groups]
 
 

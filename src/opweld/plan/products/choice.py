@@ -51,6 +51,11 @@ class Choice:
     alone: set[int] = field(default_factory=set)
     classes: dict[int, ProductClass] = field(default_factory=dict)
 
+    @property
+    def followed(self) -> frozenset[int]:
+        """The calls whose kernels compute what follows them, too."""
+        return frozenset(self.modes.keys() & self.products.keys() - self.alone)
+
 
 def choose_products(
     graph: Graph, target: Target, conditions: Conditions, table: Table = NO_TABLE
@@ -118,17 +123,17 @@ def _choose_convolutions(
                 raise NoProduct("it has a bias, which nothing reads")
             mode = mode_of(call, made, target, conditions)
             require_form(made, mode)
-            _require_layout(call, made, graph)
+            _require_layout(call, made, graph, conditions)
             choice.products[call.serial], choice.modes[call.serial] = made, mode
         except NoProduct as reason:
             choice.refused[call.serial] = f"a convolution of the library's: {reason}"
 
 
-def _require_layout(call: Node, made: Convolution, graph: Graph) -> None:
+def _require_layout(call: Node, made: Convolution, graph: Graph, conditions: Conditions) -> None:
     if call.attrs.channels_last:
         return
-    if graph.tracked:
-        raise NoProduct("norms take statistics here, as for a training step")
+    if graph.tracked and conditions.training:
+        raise NoProduct("norms take statistics here, for a training step")
     if made.in_planes:
         return
     raise NoProduct("by the estimate a kernel and copies into its order gain nothing")

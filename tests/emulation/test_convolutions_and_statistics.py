@@ -1,0 +1,107 @@
+"""Convolutions before norms that take statistics: kernels where no gradient is asked for, which the
+original computes.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.behaviour.emitted import Pair, kernels_in, load_file
+from tests.emulation.convolution_models import (
+    Rounded,
+    convolution_pair,
+    require_kernels,
+    source,
+)
+from torch import Tensor
+
+MODEL = source(
+    """self.conv, self.norm = nn.Conv2d(33, 36, 3, padding=1), nn.BatchNorm2d(36, momentum=0.3)
+    self.last, self.after = nn.Conv2d(36, 36, 3, stride=1), nn.BatchNorm2d(36)""",
+    """y = torch.relu(self.norm(self.conv(x)))
+    return F.silu(self.after(self.last(y)) + y[:, :, 1:-1, 1:-1])""",
+    "2, 33, 7, 9",
+)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    folder = tmp_path_factory.mktemp("statistics")
+    return convolution_pair("statistics", MODEL, folder, mode="both")
+
+
+def in_training(pair: Pair) -> tuple[Any, Any, Tensor]:
+    original, new = (model.train() for model in pair.models())
+    return original, new, pair.inputs(3)[0]
+
+
+def buffers(model: Any) -> list[Tensor]:
+    return [each.double() for each in model.buffers()]
+
+
+def test_each_convolution_is_a_kernel(pair: Pair) -> None:
+    require_kernels(pair, 4)  # two in each mode
+
+
+@pytest.mark.parametrize("form", [torch.contiguous_format, torch.channels_last])
+def test_results_and_statistics_are_near_float64(pair: Pair, form: torch.memory_format) -> None:
+    original, new, x = in_training(pair)
+    x = x.contiguous(memory_format=form)
+    with torch.no_grad():
+        for _ in range(2):
+            eager = copy.deepcopy(original)(x)
+            with Rounded():
+                exact = original.double()(x.double())
+            original.float()
+            mine = new(x)
+            assert mine.stride() == eager.stride()
+            torch.testing.assert_close(mine.double(), exact, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(buffers(new), buffers(original), rtol=1e-4, atol=1e-4)
+        assert kernels_in(lambda: new(x)) >= 4
+
+
+def test_in_eval_statistics_stay(pair: Pair) -> None:
+    original, new = pair.models()
+    (x,) = pair.inputs(2)
+    with torch.no_grad():
+        assert kernels_in(lambda: new(x)) >= 2
+        torch.testing.assert_close(new(x), original(x), rtol=1e-2, atol=1e-2)
+    assert all(map(torch.equal, new.buffers(), original.buffers()))
+
+
+@pytest.mark.parametrize("asking", ["weights", "input"])
+def test_gradients_are_the_originals(pair: Pair, asking: str) -> None:
+    original, new, x = in_training(pair)
+    for model in (original, new):
+        model.requires_grad_(asking == "weights")
+    found = []
+    for model in (original, new):
+        own = x.clone().requires_grad_(asking == "input")
+        result = model(own)
+        result.square().mean().backward()
+        grads = [each.grad for each in (own, *model.parameters()) if each.grad is not None]
+        found.append([result, *grads])
+    assert len(found[0]) == (9 if asking == "weights" else 2)
+    assert all(map(torch.equal, *found))
+    assert all(map(torch.equal, original.buffers(), new.buffers()))
+    assert kernels_in(lambda: new(x.requires_grad_())) == 0
+
+
+def test_a_call_that_asks_for_gradients_is_told_of_the_option(pair: Pair, tmp_path: Path) -> None:
+    new = load_file(tmp_path / "statistics_told.py", pair.text).ModelNew().train()
+    said = "ran the original: it asks for gradients; opweld optimize --training makes"
+    with pytest.warns(UserWarning, match=said):
+        new(*pair.inputs(2))
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("error")
+        new(*pair.inputs(2))
+
+
+def test_the_file_says_what_its_kernels_are_for(pair: Pair) -> None:
+    assert "Calls that ask for gradients run the original" in pair.text
+    assert pair.text.count("gradients=False") == 1, "not those in eval mode"
