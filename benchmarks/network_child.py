@@ -84,7 +84,7 @@ class Prepared:
 def main() -> None:
     kind, name, target, folder = sys.argv[1:]
     row = BY_NAME[name]
-    trains = kind == "host" or row.training
+    trains = kind == "host" or (kind == "speed" and row.training)
     prepared = prepare(row, target, Path(folder), trains, kind in IN_BOTH_LAYOUTS)
     tell("ready")
     while not Path(folder, "go").exists():

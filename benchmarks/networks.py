@@ -75,21 +75,24 @@ CONVOLUTION_ROWS = tuple(
     Row(name, Path(convolutions.__file__), training=name.endswith("training"), convolution=name)
     for name in convolutions.MODELS
 )
-# Networks of convolutions, at several batches in eval mode.
+# Networks of convolutions, at several batches in eval mode; without gradients in training mode, too,
+# where norms take statistics then.
 BATCHES = (1, 8, 32)
-NETWORK_ROWS = tuple(
-    Row(f"{name}, batch {batch}", model(stem), gpu_batch=batch)
-    for name, stem in (
-        ("ResNet-18", "resnet18"),
-        ("ResNet-50", "resnet50"),
-        ("MobileNetV2", "mobilenet_v2"),
-        ("UNet of four levels", "unet"),
-        ("ConvNeXt-T", "convnext_t"),
-        ("DCGAN generator", "dcgan"),
-        ("WaveNet, 8 blocks", "wavenet"),
-        ("video blocks", "video"),
-    )
-    for batch in BATCHES
+_WITH_NORMS = (
+    ("ResNet-18", "resnet18"),
+    ("ResNet-50", "resnet50"),
+    ("MobileNetV2", "mobilenet_v2"),
+    ("UNet of four levels", "unet"),
+    ("DCGAN generator", "dcgan"),
+    ("video blocks", "video"),
+)
+_NETWORKS = (*_WITH_NORMS, ("ConvNeXt-T", "convnext_t"), ("WaveNet, 8 blocks", "wavenet"))
+NETWORK_ROWS = (
+    *(Row(f"{n}, batch {b}", model(stem), gpu_batch=b) for n, stem in _NETWORKS for b in BATCHES),
+    *(
+        Row(f"{n}, batch {BATCHES[-1]}, training", model(stem), None, None, True, BATCHES[-1])
+        for n, stem in _WITH_NORMS
+    ),
 )
 BY_NAME = {row.name: row for row in (*ROWS, *HOST_ROWS, *CONVOLUTION_ROWS, *NETWORK_ROWS)}
 

@@ -381,6 +381,8 @@ def _kernel_call(fused: _FusedGroup, counts: tuple[int, ...]) -> Call:
         return "_fused_over_list", [f'op("{name}")', *arguments]
     if operator.reuse is None:
         function = "_moving" if fused.group.only_moves else "_fused"
+        if fused.group.convolution is not None and closed is None:
+            function = "_recorded"
         return function, [f'op("{name}")', *arguments]
     operators = [f'op("{name}")', f'op("{name}_into")', str(operator.reuse)]
     return "_reusing", [*operators, *arguments]

@@ -25,6 +25,7 @@ _OPTIONAL = {
     "host_bound": ("=_host_bound(",),
     "fallback": ("_kernels.tell(",),
     "gradients/telling": ("_telling_of_gradients(",),
+    "gradients/recorded": ("_recorded(",),
     "paths": ("_paths(",),
     "facts": ("_facts(",),
     "flags/tf32": ("_kernels.allows_tf32(",),
