@@ -37,7 +37,7 @@ def num_pieces(reduction: Reduction | Scan, target: Target, num_rows: int, lengt
         return max(min(pieces, _MOST_ON_CPU), 1)
     columns, least = columns_and_least(reduction.contiguous)
     worth = num_rows * length // (target.multiprocessors * _ENOUGH)
-    each = max(LEAST_BLOCKS_EACH, min(worth, most_blocks_each(reduction)))
+    each = min(max(LEAST_BLOCKS_EACH, worth), most_blocks_each(reduction))
     wanted = target.multiprocessors * each // -(-num_rows // columns)
     return max(min(wanted, length // least, _MOST_ON_CUDA), 1)
 

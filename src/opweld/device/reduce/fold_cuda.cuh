@@ -331,23 +331,37 @@ OPWELD_FN Folds in_tree(const Folds (&of_strip)[kStrips][kColumns], int first, i
     }
 }
 
-// @in_columns deps: in_tree
-// Threads stand in kStrips rows of kColumns: the folds of each column, for all its threads.
+// @in_columns deps:
+// Threads stand in kStrips rows of kColumns: the folds of each column, for all its threads. Half of
+// the strips merge what the other half has, then half of these.
 template <int kStrips, int kColumns, int kLanes, typename Folds>
 OPWELD_FN void in_columns(Folds (&folds)[kLanes]) {
     if constexpr (kStrips > 1) {
-        constexpr int kTree = 8;  // strips at a time
-        __shared__ Folds of_strip[kStrips][kColumns];
-        const int column = threadIdx.x % kColumns;
+        static_assert((kStrips & (kStrips - 1)) == 0, "strips are halved");
+        constexpr int kHalf = kStrips / 2 * kColumns, kMostBytes = 24 * 1024;
+        constexpr int kTogether = kLanes * kHalf * sizeof(Folds) <= kMostBytes ? kLanes : 1;
+        __shared__ Folds of_others[kTogether][kHalf];
 #pragma unroll
-        for (int lane = 0; lane < kLanes; ++lane) {
-            __syncthreads();  // what stood here before has been read
-            of_strip[threadIdx.x / kColumns][column] = folds[lane];
-            __syncthreads();
-            folds[lane] = in_tree<kTree>(of_strip, 0, column);
-            for (int strip = kTree; strip < kStrips; strip += kTree) {
-                folds[lane].merge(in_tree<kTree>(of_strip, strip, column));
+        for (int first = 0; first < kLanes; first += kTogether) {
+            const auto exchange = [&](bool gives, int to, bool takes, int from, auto take) {
+                __syncthreads();  // what stood here before has been read
+#pragma unroll
+                for (int i = 0; i < kTogether; ++i) {
+                    if (gives) of_others[i][to] = folds[first + i];
+                }
+                __syncthreads();
+#pragma unroll
+                for (int i = 0; i < kTogether; ++i) {
+                    if (takes) take(folds[first + i], of_others[i][from]);
+                }
+            };
+            const int thread = threadIdx.x;
+            for (int half = kHalf; half >= kColumns; half /= 2) {
+                exchange(thread >= half && thread < 2 * half, thread - half, thread < half, thread,
+                         [](Folds& mine, const Folds& other) { mine.merge(other); });
             }
+            exchange(thread < kColumns, thread, true, thread % kColumns,
+                     [](Folds& mine, const Folds& other) { mine = other; });
         }
     }
 }
@@ -361,7 +375,7 @@ static int64_t piece_of(int64_t length, int64_t pieces, int64_t lanes) {
 // @pieces_for deps: num_multiprocessors
 // In how many pieces rows that take `blocks` blocks are cut so that the device is busy, a piece
 // being `least` elements or more: eight blocks a multiprocessor, up to `most_each` where they have
-// work enough, so that those that end last are short. (Sums of all of 8.6 GB: 97 % of a copy's
+// work enough, so that those that end last are short, or as many if that is fewer. (Sums of all of 8.6 GB: 97 % of a copy's
 // speed by 8, 102 by 64; H200, 2026-11-23, CUDA 13.0.)
 static int64_t pieces_for(int64_t blocks, int64_t num_rows, int64_t length, int64_t least,
                           int64_t most_each) {
@@ -369,7 +383,8 @@ static int64_t pieces_for(int64_t blocks, int64_t num_rows, int64_t length, int6
     if (blocks < 1) return 1;
     const int64_t multiprocessors = num_multiprocessors();
     const int64_t worth = num_rows * length / (multiprocessors * kEnough);
-    const int64_t each = worth < kLeastEach ? kLeastEach : worth < most_each ? worth : most_each;
+    const int64_t usual = worth < kLeastEach ? kLeastEach : worth;
+    const int64_t each = usual < most_each ? usual : most_each;
     const int64_t wanted = multiprocessors * each / blocks;
     const int64_t possible = length / least;
     const int64_t pieces = wanted < possible ? wanted : possible;

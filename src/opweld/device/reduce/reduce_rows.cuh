@@ -571,6 +571,16 @@ void first_that_reaches(int64_t packets, Types<Team, More...>, Launch launch) {
         first_that_reaches<F, kLanes>(packets, Types<More...>(), launch);
     }
 }
+// Columns that are cut and too few for the threads of a block are read by more strips each.
+template <typename F, int kLanes, typename Index, typename Shape, typename Launch>
+void with_strips(int64_t num_rows, Shape shape, Launch launch) {
+    if constexpr (F::kAcross && F::Cut::kCuts && Shape::kThreads == 8 && sizeof(Index) == 4) {
+        constexpr int kRows = F::Cut::threads_of(8) / 8 * (Shape::kLanes ? Shape::kLanes : kLanes);
+        if (4 * num_rows <= kRows) return launch(Team<32, 0, 0, Shape::kLanes>());
+        if (2 * num_rows <= kRows) return launch(Team<16, 0, 0, Shape::kLanes>());
+    }
+    launch(shape);
+}
 // Calls run(lanes, index, teams). Where rows can be flat, others are rare.
 template <typename F, typename Run>
 void choose(bool packed, bool flat_rows, bool narrow, Run run) {
@@ -600,7 +610,7 @@ int reduce(const Rows<F, X...>& space, cudaStream_t stream, std::index_sequence<
         using Index = decltype(index);
         auto rows = space.layout();
         const int64_t packets = F::kAcross ? space.length : space.length / lanes;
-        first_that_reaches<F, lanes>(packets, teams, [&](auto team) {
+        const auto launch = [&](auto team) {
             using Team = decltype(team);
             constexpr int kLanes = Team::kLanes ? Team::kLanes : int(lanes);
             constexpr int kThreads = F::template threads<F, Team>();
@@ -614,6 +624,9 @@ int reduce(const Rows<F, X...>& space, cudaStream_t stream, std::index_sequence<
             launch_early<Team::kBlocks>(kernel, dim3(blocks, pieces), kThreads, shared, stream,
                                         rows, partials,
                                         static_cast<typename X::T*>(space.x[i].data)...);
+        };
+        first_that_reaches<F, lanes>(packets, teams, [&](auto team) {
+            with_strips<F, lanes, Index>(space.num_rows, team, launch);
         });
         F::Cut::template finish<F, Index, X...>(rows, partials, pieces, stream,
                                                 static_cast<typename X::T*>(space.x[i].data)...);
