@@ -75,8 +75,8 @@ CONVOLUTION_ROWS = tuple(
     Row(name, Path(convolutions.__file__), training=name.endswith("training"), convolution=name)
     for name in convolutions.MODELS
 )
-# Networks of convolutions, at several batches in eval mode; without gradients in training mode, too,
-# where norms take statistics then.
+# Networks of convolutions, at several batches in eval mode; in training mode, too, where norms take
+# statistics then, without gradients.
 BATCHES = (1, 8, 32)
 _WITH_NORMS = (
     ("ResNet-18", "resnet18"),

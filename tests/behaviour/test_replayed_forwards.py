@@ -67,6 +67,11 @@ BODIES = {
         "return torch.tanh(torch.dropout(torch.sigmoid(x), 0.5, True).softmax(1)) "
         "* self.weight.cumsum(0)",
     ),
+    "a dropout of one call": (
+        2,
+        "y, _ = torch.native_dropout(torch.sigmoid(x * self.weight), 0.5, True)\n"
+        "        return torch.tanh(y.softmax(1)).cumsum(0)",
+    ),
     "numbers of places": (
         2, "return torch.tanh((x * self.weight).cumsum(0)[:, self.places].softmax(1)).cumsum(1)"
     ),

@@ -212,8 +212,18 @@ class _Moved:
         given, origins = (returned, shown, image_of(graph) is not None), dict(graph.origins)
         asked = asked_channels_last(graph)
         moved = _Moved(arena_of(graph), chosen, ours, patches, *given, origins, asked)
-        moved.graph = Copier(moved.arena, moved._instead, moved.origins).copied(graph)
+        copied = Copier(moved.arena, moved._instead, moved.origins).copied(graph)
+        moved.graph = replace(copied, outputs=moved._without_order(graph, copied.outputs))
         return moved
+
+    def _without_order(self, graph: Graph, outputs: tuple[Node, ...]) -> tuple[Node, ...]:
+        """The outputs; statistics of channels, which buffers go towards, are as they were made."""
+        old = graph.outputs
+        towards = {old[place].serial for each in graph.tracked for place in each.towards}
+        towards -= graph.handed_out | {old[each.value].serial for each in graph.updates}
+        towards &= self.permuted.keys()
+        pairs = zip(old, outputs, strict=True)
+        return tuple(self.permuted[o.serial][0] if o.serial in towards else n for o, n in pairs)
 
     def is_permuted(self, node: Node) -> bool:
         """Whether its elements lie in another order than those of the old node."""
