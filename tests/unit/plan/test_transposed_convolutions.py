@@ -30,6 +30,7 @@ from torch import Tensor, nn
 from opweld.ir.attrs import CallAttrs, Operand
 from opweld.ir.check import check
 from opweld.ir.expr import Size
+from opweld.ir.graph import Tracking
 from opweld.ir.kernels.convolution import Convolving, phases_along
 from opweld.ir.kernels.product import Mode
 from opweld.ir.ops import Op
@@ -299,7 +300,8 @@ def test_for_a_training_step_the_library_makes_it() -> None:
     m = Make()
     y = transposed(m, m.x("x", *SPACES[2]), 96, (4, 4), stride=2)
     plain = graph(tail_of(m, y))
-    tracked, step = replace(plain, tracked=True), replace(TF32, training=True)
+    statistics = Tracking("mean", "variance", None, 0.1, (0, 0))
+    tracked, step = replace(plain, tracked=(statistics,)), replace(TF32, training=True)
     assert in_channels_last(tracked, SM_90A, step).outputs == plain.outputs
     assert in_channels_last(tracked, SM_90A, TF32).outputs != plain.outputs
     assert GroupKind.LIBRARY in [g.kind for g in planned(tail_of(m, y), target=SM_80).groups]
