@@ -41,7 +41,7 @@ class Row:
 
 EXAMPLES, PRODUCTS = "gpu-nvidia-h200", "products-nvidia-h200"
 REDUCTIONS, ATTENTION = "reductions-nvidia-h200", "attention-nvidia-h200"
-NETWORKS, CONVOLUTIONS = "network-speed-nvidia-h200", "network-speed-nvidia-h100-80gb-hbm3"
+NETWORKS = "network-speed-nvidia-h200"
 TRAINING = "training-nvidia-h200"
 ON_CPU, CPU_REDUCTIONS = "cpu-cpu-2-cores", "cpu-reductions-cpu-2-cores"
 BACKWARD = "ms_backward"
@@ -60,14 +60,14 @@ ROWS = (
     Row("softmax, rows of 4096", REDUCTIONS, "softmax over rows of 4096"),
     Row("layer norm, rows of 4096", REDUCTIONS, "layer norm over 4096, 65536 rows"),
     Row("cumsum, 4 rows of 2^28", REDUCTIONS, "cumsum of 4 rows of 2^28"),
-    Row("ResNet-18, 32 images", CONVOLUTIONS, "ResNet-18, batch 32"),
-    Row("ResNet-50, 32 images", CONVOLUTIONS, "ResNet-50, batch 32"),
-    Row("MobileNetV2, 64 images", CONVOLUTIONS, "MobileNetV2"),
+    Row("ResNet-18, 32 images", NETWORKS, "ResNet-18, batch 32"),
+    Row("ResNet-50, 32 images", NETWORKS, "ResNet-50, batch 32"),
+    Row("ResNet-50, 32 images, training mode", NETWORKS, "ResNet-50, batch 32, training"),
+    Row("MobileNetV2, 32 images", NETWORKS, "MobileNetV2, batch 32"),
     Row("ViT-B, float32", NETWORKS, "ViT-B, 12 blocks"),
     Row("GPT, 12 blocks, float32", NETWORKS, "GPT, 12 blocks"),
     Row("MLP 8192 wide, --training, and backward", TRAINING, "mlp_8192"),
     Row("batch norm + ReLU, --training, and backward", TRAINING, "batch_norm_relu"),
-    Row("ResNet-18 and backward, no --training", CONVOLUTIONS, "ResNet-18, training", BACKWARD),
     Row("small MLP, time of the host", NETWORKS, "MLP", "no_grad_us"),
     Row("small LSTM, time of the host", NETWORKS, "LSTM cell, 8 steps", "no_grad_us"),
     Row("tanh-GELU on a CPU", ON_CPU, "gelu_2048x8192, fresh memory"),

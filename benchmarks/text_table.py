@@ -215,7 +215,7 @@ WAYS = ("eager", "compile", "opweld")
 CHANNELS_LAST = "eager, channels last"
 IN_BOTH_LAYOUTS = {
     "convolutions": "convolutions with what is behind them",
-    "networks": "networks of convolutions in eval mode",
+    "networks": "networks of convolutions, in eval mode where no other is named",
 }
 
 
