@@ -52,9 +52,10 @@ MODELS = {
         "torch.randn(1000, 96)",
     ),
 }
-# Kernels of ours a call: one for the statistics and one for the rest, or one for both.
+# Kernels of ours a call: one for the statistics and one for the rest, or one for both; one for a
+# convolution before, and one that puts its image into another order.
 ASKED = {"mode": "both", "autocast": ("float16",)}
-MOST_KERNELS = {"convolution": 2, "product": 3, "residual": 4, "half": 2, "dropout": 4}
+MOST_KERNELS = {"convolution": 4, "product": 3, "residual": 4, "half": 2, "dropout": 4}
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +110,7 @@ def test_values_statistics_and_draws(built: SideBySide, name: str) -> None:
         else:
             assert_graded(ours, theirs, copy.deepcopy(old), (x,), {})
         assert torch.equal(our_next, their_next)
-        assert_same_buffers(new, old)
+        assert_same_buffers(new, old, coarse=name == "convolution")  # of TF32 in another order
         assert 1 <= len(counted.ours) <= MOST_KERNELS[name], counted.ours
         assert not any("batch_norm" in other for other in counted.others), counted.others
 
@@ -172,7 +173,7 @@ def test_under_autocast(built: SideBySide) -> None:
     module = built["convolution"]
     new, old = both(module)
     x = inputs(module)
-    with torch.autocast(DEVICE, dtype=torch.float16):
+    with torch.no_grad(), torch.autocast(DEVICE, dtype=torch.float16):
         with CountCalls() as counted:
             ours = run(new, (x,), {})
         assert_close(ours, run(old, (x,), {}), coarse=True)

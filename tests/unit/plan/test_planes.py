@@ -19,7 +19,9 @@ from opweld.ir.types import DType
 from opweld.lower import lower
 from opweld.plan import make_plan
 from opweld.plan.products.choice import choose_products
+from opweld.plan.products.depthwise import estimate_depthwise
 from opweld.plan.products.planes import with_formats
+from opweld.plan.products.windows import convolution_of
 from opweld.render.cuda.texts import cuda_text
 from opweld.target import SM_80, SM_90A, Target
 
@@ -80,6 +82,29 @@ def test_long_chains_are_walked_once() -> None:
         behind, apart = (m.mul(node, m.tanh(node)) for node in (behind, apart))
     made, other = with_formats(graph(behind, apart), SM_90A, TF32).outputs
     assert isinstance(made.attrs, CopyAttrs) and other.op is Op.MUL
+
+
+def test_what_is_of_another_shape_has_no_say_in_a_format() -> None:
+    m = Make()
+    one = each(m, m.x("one", 1, 96, 56, 56))
+    (made,) = with_formats(graph(m.add(one, m.x("x", 32, 96, 56, 56))), SM_90A, TF32).outputs
+    assert made.op is Op.ADD
+
+
+def test_what_is_not_elementwise_is_not_of_planes() -> None:
+    m = Make()
+    made = each(m, m.x("x", *IMAGE))
+    (last,) = with_formats(graph(m.call(made)), SM_90A, TF32).outputs
+    assert last.op is Op.CALL
+
+
+def test_times_are_those_of_planes() -> None:
+    m = Make()
+    call = each(m, m.x("x", *IMAGE))
+    made = convolution_of(call)
+    ours, library = estimate_depthwise(call, made, False, SM_90A, ())
+    own, eagers = estimate_depthwise(call, replace(made, in_planes=True), False, SM_90A, ())
+    assert ours < own < eagers and library < eagers
 
 
 def test_a_result_that_is_read_besides_is_written_once() -> None:

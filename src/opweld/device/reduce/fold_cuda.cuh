@@ -375,8 +375,8 @@ static int64_t piece_of(int64_t length, int64_t pieces, int64_t lanes) {
 // @pieces_for deps: num_multiprocessors
 // In how many pieces rows that take `blocks` blocks are cut so that the device is busy, a piece
 // being `least` elements or more: eight blocks a multiprocessor, up to `most_each` where they have
-// work enough, so that those that end last are short, or as many if that is fewer. (Sums of all of 8.6 GB: 97 % of a copy's
-// speed by 8, 102 by 64; H200, 2026-11-23, CUDA 13.0.)
+// work enough, so that those that end last are short, or as many if that is fewer. (Sums of all
+// of 8.6 GB: 97 % of a copy's speed by 8, 102 by 64; H200, 2026-11-23, CUDA 13.0.)
 static int64_t pieces_for(int64_t blocks, int64_t num_rows, int64_t length, int64_t least,
                           int64_t most_each) {
     constexpr int64_t kLeastEach = 8, kEnough = 65536, kMost = 65535;  // the limit of grid.y
