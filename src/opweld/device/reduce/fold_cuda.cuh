@@ -333,12 +333,13 @@ OPWELD_FN Folds in_tree(const Folds (&of_strip)[kStrips][kColumns], int first, i
 
 // @in_columns deps:
 // Threads stand in kStrips rows of kColumns: the folds of each column, for all its threads. Half of
-// the strips merge what the other half has, then half of these.
-template <int kStrips, int kColumns, int kLanes, typename Folds>
+// the strips merge what the other half has, then half of these; all lanes at once where they take
+// kMostBytes of shared memory, of which each kind of folds has its own.
+template <int kStrips, int kColumns, int kMostBytes = 8 * 1024, int kLanes, typename Folds>
 OPWELD_FN void in_columns(Folds (&folds)[kLanes]) {
     if constexpr (kStrips > 1) {
         static_assert((kStrips & (kStrips - 1)) == 0, "strips are halved");
-        constexpr int kHalf = kStrips / 2 * kColumns, kMostBytes = 24 * 1024;
+        constexpr int kHalf = kStrips / 2 * kColumns;
         constexpr int kTogether = kLanes * kHalf * sizeof(Folds) <= kMostBytes ? kLanes : 1;
         __shared__ Folds of_others[kTogether][kHalf];
 #pragma unroll

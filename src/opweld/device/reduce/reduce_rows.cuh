@@ -428,7 +428,7 @@ OPWELD_FN void across_rows(const Layout<F>& rows, Index block, void* partials, T
             visit<kLanes>(pass, known, line, packet, at, part);
         });
         if constexpr (P::kFolds) {
-            in_columns<kStrips, kColumns>(folds);
+            in_columns<kStrips, kColumns, F::Cut::kCuts ? 24 * 1024 : 8 * 1024>(folds);
             const bool stores = inside && strip == 0;
 #pragma unroll
             for (int lane = 0; lane < kLanes; ++lane) {

@@ -211,19 +211,18 @@ def _facts(reduction: Reduction) -> list[str]:
 
 def _resident_threads(reduction: Reduction) -> int | None:
     """The threads that a multiprocessor must hold, where they are not those of the skeleton: fewer
-    where each takes more registers; more where one pass waits for memory most of the time: one that
-    makes statistics alone needs 46 registers, and a sum of single elements 40 (of rows of 4095
-    floats 1.94 ms so, 2.11 with 44; H200, CUDA 13.0, 2026-11-26). Statistics of columns that are
-    cut have two blocks rather than 16 registers more.
+    where each takes more registers, but for statistics of columns; more where one pass waits for
+    memory: one of statistics needs 46 registers, a sum of single elements 40 (of rows of 4095
+    floats 1.94 ms so, 2.11 with 44; H200, CUDA 13.0, 2026-11-26).
     """
     folding = reduction.contiguous
-    folds = [fold for step in folding.steps for fold in own_folds(step.walk)]
-    statistics = [(fold.op, fold.dtype) for fold in folds] == [(Op.DEVSQ, DType.F32)]
+    folds = [(f.op, f.dtype) for step in folding.steps for f in own_folds(step.walk)]
     if takes_registers(folding, reduction.cut):
-        return None if folding.across and reduction.cut and statistics else 512
+        together = folding.across and reduction.cut and folds == [(Op.DEVSQ, DType.F32)]
+        return None if together else 512
     if len(folding.steps) > 1 or folding.across:
         return None
-    match [(fold.op, fold.dtype) for fold in folds]:
+    match folds:
         case [(Op.DEVSQ, DType.F32)]:
             return 1280
         case [(Op.SUM, DType.F32)] if folding.lanes == 1 and _num_read(reduction) == 1:
