@@ -211,8 +211,8 @@ def _facts(reduction: Reduction) -> list[str]:
 
 def _resident_threads(reduction: Reduction) -> int | None:
     """The threads that a multiprocessor must hold, if not those of the skeleton: fewer where each
-    takes more registers, but for statistics of columns; more where one pass waits for memory: of
-    statistics, or a sum of single elements (rows of 4095 floats 1.94 ms, or 2.11; H200, 2026-11-26).
+    takes more registers, but for statistics of columns; more where one pass waits for memory: for
+    statistics, or a sum of single elements (4095 floats a row: 1.94 ms, not 2.11; H200, 2026-11).
     """
     folding = reduction.contiguous
     folds = [(f.op, f.dtype) for step in folding.steps for f in own_folds(step.walk)]
