@@ -128,6 +128,9 @@ def test_neighbouring_rows_are_counted_by_the_block() -> None:
     assert rows.needs_pieces((long, 4096), (0,)), "32 blocks of columns"
     assert not rows.needs_pieces((long, 128 * 264), (0,))
     assert rows.needs_pieces((long, 0), (0,)), "no columns at all"
+    assert rows.needs_pieces((LONG_ROW // 64 + 1, 64), (0,)), "few columns, which one block has"
+    assert not rows.needs_pieces((LONG_ROW // 64, 64), (0,))
+    assert not rows.needs_pieces((LONG_ROW // 64 + 1, 128 * 40), (0,)), "blocks enough"
     assert not rows.needs_pieces((264, long), (1,))
     assert not Parallelism().needs_pieces((1, long), (1,))
 
