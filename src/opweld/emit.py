@@ -124,7 +124,7 @@ def _fused_groups(
     parts: tuple[Part, ...], backwards: tuple[BackwardPart, ...] = ()
 ) -> list[_FusedGroup]:
     made = {each.operator: each for each in backwards}
-    gradients = any(part.variant.contract.gradients for part in parts)
+    gradients = any(part.variant.contract.differentiable for part in parts)
     return [
         _FusedGroup(
             graph, group, operator, _tail(group, lowered), made.get(operator.name), gradients
@@ -165,7 +165,7 @@ def _spans_of(
     """Those of a plan. What is `made` for a backward is of the nodes of the `first` span of a name,
     whose texts another one that computes the same takes over.
     """
-    if not part.variant.contract.gradients:
+    if not part.variant.contract.differentiable:
         return []
     graph = part.plan.graph
     operators = {fused.operator.name: fused.operator for fused in _fused_groups((part,))}

@@ -31,7 +31,7 @@ def test_gradients_are_near_float64(tmp_path: Path) -> None:
     require_same_as_eager(pair_of_texts("convolutions", MODEL, text, 0, tmp_path), 2, 2**-8)
 
 
-def test_without_kernels_for_them_no_convolution_is_made_again(tmp_path: Path) -> None:
+def test_backward_without_kernels_recomputes_no_convolution(tmp_path: Path) -> None:
     """PyTorch keeps what it made, as where eager runs."""
     with all_convolutions_ours():
         text = text_of("recorded", MODEL, "sm90", mode="eval")

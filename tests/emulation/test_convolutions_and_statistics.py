@@ -92,8 +92,8 @@ def test_gradients_are_the_originals(pair: Pair, asking: str) -> None:
     assert kernels_in(lambda: new(x.requires_grad_())) == 0
 
 
-def test_a_call_that_asks_for_gradients_is_told_of_the_option(pair: Pair, tmp_path: Path) -> None:
-    new = load_file(tmp_path / "statistics_told.py", pair.text).ModelNew().train()
+def test_a_call_that_asks_for_gradients_warns_of_the_option(pair: Pair, tmp_path: Path) -> None:
+    new = load_file(tmp_path / "statistics_warned.py", pair.text).ModelNew().train()
     said = "ran the original: it asks for gradients; opweld optimize --training makes"
     with pytest.warns(UserWarning, match=said):
         new(*pair.inputs(2))
@@ -105,3 +105,29 @@ def test_a_call_that_asks_for_gradients_is_told_of_the_option(pair: Pair, tmp_pa
 def test_the_file_says_what_its_kernels_are_for(pair: Pair) -> None:
     assert "Calls that ask for gradients run the original" in pair.text
     assert pair.text.count("gradients=False") == 1, "not those in eval mode"
+
+
+OWN = source(
+    "self.conv, self.norm = nn.Conv2d(33, 36, 3), nn.BatchNorm2d(36)",
+    "return torch.relu(self.norm(Doubled.apply(self.conv(x))))",
+    "2, 33, 7, 9",
+).replace(
+    "class Model",
+    """class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+
+class Model""",
+)
+
+
+def test_the_option_is_not_advised_where_gradients_are_the_users_own(tmp_path: Path) -> None:
+    text = convolution_pair("own", OWN, tmp_path, mode="training").text
+    assert "gradients=False" in text
+    assert "--training" not in text

@@ -200,7 +200,7 @@ def test_nvcc_takes_it_without_warnings_and_spills(make: Callable[[Make], Output
 
 @needs_nvcc
 def test_statistics_of_columns_spill_little() -> None:
-    """For two blocks of 512 threads a multiprocessor: 100352x64 takes 15 us so, else 21 (H200)."""
+    """For two blocks of 512 threads a multiprocessor: 100352x64 took 15 us so, else 21 (H200)."""
     uses = compile_cuda(cuda_text((case_of(moments_across).reduction,)), "sm_90a")
     narrow = [use for use in uses if "rows_across" in use.name and "EjJ" in use.name]
     assert narrow and max(use.registers for use in narrow) == 64

@@ -82,7 +82,7 @@ def test_runs_are_equal(norm: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 3e38, 1e-40])
-def test_a_hard_value_is_its_columns_alone(norm: Any, value: float) -> None:
+def test_a_hard_value_affects_its_column_only(norm: Any, value: float) -> None:
     """Eager's mean of a column with an infinity is NaN where its sum is the infinity."""
     x = torch.randn(ROWS, norm.norm.num_features, device="cuda")
     x[ROWS // 2, 1] = value

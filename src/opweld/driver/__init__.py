@@ -357,9 +357,9 @@ def _without_gradients(variant: Variant, plan: Plan) -> Variant:
     calls = (node for node in plan.graph.nodes() if node.op is Op.CALL)
     moved = any(call.attrs.channels_last for call in calls)
     moved |= any(group.convolution is not None for group in plan.groups)
-    if not (plan.graph.tracked and moved):
+    if not (plan.graph.tracked and moved and variant.contract.gradients):
         return variant
-    return replace(variant, contract=replace(variant.contract, gradients=False))
+    return replace(variant, contract=replace(variant.contract, forward_only=True))
 
 
 def _conditions(variant: Variant, options: Options) -> Conditions:
@@ -369,7 +369,7 @@ def _conditions(variant: Variant, options: Options) -> Conditions:
         tf32_convolutions=allows_tf32_convolutions(),
         autocast=variant.autocast is not None,
         weight_cache=options.weight_cache,
-        training=options.training,
+        library_convolutions=options.training and bool(variant.graph.tracked),
     )
 
 

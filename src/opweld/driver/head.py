@@ -36,7 +36,7 @@ def head_of(original: Original, target: Target, parts: tuple[Part, ...], capture
     for name, count in Counter(group.name for group in groups).items():
         often = f" ({count} times)" if count > 1 else ""
         lines.append(f"{name}{often}: {reasons[name]}.")
-    if any(part.plan.graph.tracked and not part.variant.contract.gradients for part in shown):
+    if any(part.variant.contract.forward_only for part in shown):
         lines.append(WITHOUT_GRADIENTS)
     if not groups and not any(part.runs for part in parts):
         lines.append(f"{AS_IT_IS}.")

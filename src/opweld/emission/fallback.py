@@ -19,7 +19,8 @@ def teller(original: Original, parts: tuple[Part, ...], needs: Needs) -> str:
     lists = (_modes(parts, needs), _autocasts(parts, needs), _dtypes(parts, needs))
     texts = [*map(_tuple, lists), f"[{', '.join(_shapes(parts))}]"]
     tell = f'_teller("{name}", {", ".join(texts)})'
-    return f'_telling_of_gradients({tell}, "{name}")' if _without_gradients(parts) else tell
+    forward_only = any(part.variant.contract.forward_only for part in parts)
+    return f'_warning_of_gradients({tell}, "{name}")' if forward_only else tell
 
 
 def _shapes(parts: tuple[Part, ...]) -> list[str]:
@@ -40,11 +41,6 @@ def _modes(parts: tuple[Part, ...], needs: Needs) -> list[str]:
     if needs.mode == "both" or not any(fact.mode is not None for fact in facts):
         return []
     return ["eval" if first.training else "training"]
-
-
-def _without_gradients(parts: tuple[Part, ...]) -> bool:
-    """Whether kernels of a mode in which norms take statistics are for calls without gradients."""
-    return any(p.plan.graph.tracked and not p.variant.contract.gradients for p in parts)
 
 
 def _autocasts(parts: tuple[Part, ...], needs: Needs) -> list[str]:

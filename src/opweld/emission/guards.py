@@ -48,13 +48,13 @@ def guard(
     if updated:
         tensors = [fact.access for fact in contract.inputs if fact.type is not None]
         tests.append(f"_kernels.unshared([{', '.join(updated)}], [{', '.join(tensors)}])")
-    if changed and contract.gradients:
+    if changed and contract.differentiable:
         tests.append("not torch._C._are_functorch_transforms_active()")
     if has_facts(contract):
-        gradients = "" if contract.gradients else ", gradients=False"
+        gradients = "" if contract.differentiable else ", gradients=False"
         tests.append(f"_kernels.holds{suffix}(self, {_same_device(contract)}{gradients})")
     tests += [f.access.strip("()") for f in contract.inputs if _is_tie(f)]
-    if contract.gradients:
+    if contract.differentiable:
         return _sizes_read(_returned(tests), contract)
     return _sizes_read(_unless_differentiated(tests, contract), contract)
 

@@ -22,7 +22,7 @@ def host_bound_sizes(parts: tuple[Part, ...], device_type: str) -> list[int]:
     write few elements on average. Empty where there is none.
     """
     found: list[list[int]] = []
-    for part in (part for part in parts if part.fuses and part.variant.contract.gradients):
+    for part in (part for part in parts if part.fuses and part.variant.contract.differentiable):
         sizes = _sizes_of(part, FEW[device_type])
         if sizes is None:
             return []

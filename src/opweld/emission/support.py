@@ -24,7 +24,7 @@ _OPTIONAL = {
     "asks": ("asks=_asks",),
     "host_bound": ("=_host_bound(",),
     "fallback": ("_kernels.tell(",),
-    "gradients/telling": ("_telling_of_gradients(",),
+    "gradients/warning": ("_warning_of_gradients(",),
     "gradients/recorded": ("_recorded(",),
     "paths": ("_paths(",),
     "facts": ("_facts(",),

@@ -94,7 +94,8 @@ class Contract:
 
     `parameters` are the forward's own parameters as text, for the emitted signature. With
     `row_major` all tensors must lie so in memory: numbers are drawn in the order of memory. Without
-    `gradients` the graph has the results of the forward, but not its gradients. `assigned` are
+    `gradients` the graph has the results of the forward, but not its gradients; with
+    `forward_only` its kernels would make these slower than the original does. `assigned` are
     buffers that are another tensor after each call, of the same type.
     """
 
@@ -105,7 +106,13 @@ class Contract:
     symbols: tuple[SymbolFact, ...]
     row_major: bool = False
     gradients: bool = True
+    forward_only: bool = False
     assigned: tuple[InputFact, ...] = ()
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether kernels run where gradients are asked for."""
+        return self.gradients and not self.forward_only
 
 
 @dataclass(frozen=True, slots=True)

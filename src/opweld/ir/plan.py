@@ -310,7 +310,8 @@ class Conditions:
     `sizes` are examples of symbolic sizes. `tf32`: torch's flags allow float32 products of less
     precision, `tf32_convolutions` convolutions. `autocast`: calls run under autocast, which casts
     their operands. `weight_cache`: what is derived from a weight may last from call to call.
-    `training`: gradients are to be kernels, too, which those of convolutions are not.
+    `library_convolutions`: convolutions stay the library's, as their gradients are, beside those of
+    norms in training that are to be kernels.
     `host_bound`: calling the convolutions takes the host longer than computing them the device.
     """
 
@@ -319,7 +320,7 @@ class Conditions:
     tf32_convolutions: bool = False
     autocast: bool = False
     weight_cache: bool = True
-    training: bool = False
+    library_convolutions: bool = False
     host_bound: bool = False
 
 

@@ -207,7 +207,7 @@ def contract_text(value: Contract) -> str:
     lines += [_module_line(fact) for fact in value.modules]
     lines += [_symbol_line(fact) for fact in value.symbols]
     lines += ["  all tensors row-major"] if value.row_major else []
-    lines += [] if value.gradients else ["  no gradients"]
+    lines += [] if value.differentiable else ["  no gradients"]
     return "\n".join([*lines, ""])
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 
 from ..ir.graph import Graph
 from ..ir.measured import NO_TABLE, Table
@@ -22,7 +21,7 @@ from .products.precision import convolves_in_tf32
 from .products.prologues import fuse_prologues
 from .products.row_blocks import fuse_row_blocks
 from .products.windows import is_host_bound
-from .rematerialize import computed_again
+from .rematerialize import rematerialized
 from .rows import parallelism
 from .single_pass import in_one_walk
 from .squeezed import with_squeezed_results
@@ -51,9 +50,10 @@ def make_plan(
     graph = in_channels_last(with_explicit_biases(graph, target, conditions), target, conditions)
     graph = in_two_products(graph, target, conditions, table)
     walked = in_one_walk(graph, side_by_side)
-    anchors = cache(lambda: choose_products(walked, target, conditions, table).followed)
-    graph = computed_again(walked, side_by_side, anchors)
-    choice = choose_products(graph, target, conditions, table)
+    choice = choose_products(walked, target, conditions, table)
+    graph = rematerialized(walked, side_by_side, choice.with_epilogue)
+    if graph is not walked:
+        choice = choose_products(graph, target, conditions, table)
     uses = uses_of(graph, choice.products)
     flops_per_byte = target.pointwise_flops_per_s / target.copy_bytes_per_s
     clusters = fuse(uses, side_by_side, flops_per_byte, choice.alone)

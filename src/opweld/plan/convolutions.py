@@ -50,7 +50,7 @@ def with_explicit_biases(graph: Graph, target: Target, conditions: Conditions) -
         (node.serial, bias)
         for node in graph.nodes()
         if (bias := _bias_of(node)) is not None
-        and (node.serial in read or _is_ours(node, target, conditions, graph))
+        and (node.serial in read or _is_ours(node, target, conditions))
     )
     chosen = dict(biases)
     origins = dict(graph.origins)
@@ -58,9 +58,9 @@ def with_explicit_biases(graph: Graph, target: Target, conditions: Conditions) -
     return Copier(added.arena, added.instead, origins).copied(graph)
 
 
-def _is_ours(node: Node, target: Target, conditions: Conditions, graph: Graph) -> bool:
-    """Whether a kernel makes it and adds the bias: with gradients by kernels the library does."""
-    if (graph.tracked and conditions.training) or not is_convolution(node):
+def _is_ours(node: Node, target: Target, conditions: Conditions) -> bool:
+    """Whether a kernel makes it, and adds the bias."""
+    if conditions.library_convolutions or not is_convolution(node):
         return False
     return is_ours(node, target, conditions, followed=True)
 

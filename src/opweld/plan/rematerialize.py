@@ -10,7 +10,7 @@ less moves than if one stored it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from ..ir.copying import Copier
@@ -32,18 +32,14 @@ _FEW = 32
 _Key = tuple[int, tuple[int, ...]]
 
 
-def _none() -> frozenset[int]:
-    return frozenset()
-
-
-def computed_again(
-    graph: Graph, parallelism: Parallelism, anchors: Callable[[], Collection[int]] = _none
+def rematerialized(
+    graph: Graph, parallelism: Parallelism, with_epilogue: Collection[int] = ()
 ) -> Graph:
     """The graph in which the folds of such rows have nodes of their own, down to what
-    is in memory, where others read them too. `anchors` gives the serials of the calls whose kernels
+    is in memory, where others read them too. The kernels of the calls `with_epilogue`, by serial,
     compute what follows them, and store it.
     """
-    state = _Elements(graph, consumers(graph.nodes()), parallelism, anchors)
+    state = _Elements(graph, consumers(graph.nodes()), parallelism, with_epilogue)
     chosen = {
         (fold.inputs[0].serial, fold.attrs.axes): own
         for fold in state.folds
@@ -63,7 +59,7 @@ class _Elements:
     graph: Graph
     users: Mapping[int, tuple[Node, ...]]
     parallelism: Parallelism
-    anchors: Callable[[], Collection[int]]
+    with_epilogue: Collection[int]
     folds: tuple[Node, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -87,8 +83,8 @@ class _Elements:
         nodes = tuple(found[serial] for serial in sorted(found))
         if not any(node.kind is Kind.POINTWISE for node in nodes):
             return ()
-        calls = {o.serial for node in nodes for o in node.inputs if o.kind is Kind.OPAQUE}
-        return nodes if not calls or calls.isdisjoint(self.anchors()) else ()
+        operands = {operand.serial for node in nodes for operand in node.inputs}
+        return nodes if operands.isdisjoint(self.with_epilogue) else ()
 
     def walk_apart(self, fold: Node, own: tuple[Node, ...]) -> bool:
         """Whether what needs both an element and the fold is another kernel's, which computes

@@ -301,7 +301,7 @@ def test_for_a_training_step_the_library_makes_it() -> None:
     y = transposed(m, m.x("x", *SPACES[2]), 96, (4, 4), stride=2)
     plain = graph(tail_of(m, y))
     statistics = Tracking("mean", "variance", None, 0.1, (0, 0))
-    tracked, step = replace(plain, tracked=(statistics,)), replace(TF32, training=True)
+    tracked, step = replace(plain, tracked=(statistics,)), replace(TF32, library_convolutions=True)
     assert in_channels_last(tracked, SM_90A, step).outputs == plain.outputs
     assert in_channels_last(tracked, SM_90A, TF32).outputs != plain.outputs
     assert GroupKind.LIBRARY in [g.kind for g in planned(tail_of(m, y), target=SM_80).groups]

@@ -318,51 +318,38 @@ struct RowOfBlocks {
     OPWELD_FN void end() { sync_cluster(); }
 };
 
-// @in_tree deps:
-// The folds of kCount strips of a column, from strip `first` on.
-template <int kCount, typename Folds, int kStrips, int kColumns>
-OPWELD_FN Folds in_tree(const Folds (&of_strip)[kStrips][kColumns], int first, int column) {
-    if constexpr (kCount == 1) {
-        return of_strip[first][column];
-    } else {
-        Folds left = in_tree<kCount / 2>(of_strip, first, column);
-        left.merge(in_tree<kCount / 2>(of_strip, first + kCount / 2, column));
-        return left;
-    }
-}
-
 // @in_columns deps:
-// Threads stand in kStrips rows of kColumns: the folds of each column, for all its threads. Half of
-// the strips merge what the other half has, then half of these; all lanes at once where they take
-// kMostBytes of shared memory, of which each kind of folds has its own.
-template <int kStrips, int kColumns, int kMostBytes = 8 * 1024, int kLanes, typename Folds>
-OPWELD_FN void in_columns(Folds (&folds)[kLanes]) {
-    if constexpr (kStrips > 1) {
-        static_assert((kStrips & (kStrips - 1)) == 0, "strips are halved");
-        constexpr int kHalf = kStrips / 2 * kColumns;
-        constexpr int kTogether = kLanes * kHalf * sizeof(Folds) <= kMostBytes ? kLanes : 1;
-        __shared__ Folds of_others[kTogether][kHalf];
+// Threads stand in kGroups rows of kColumns: what all of a column folded, for each of its threads.
+// Half of the groups merge what the other half has, then half of these; all lanes at once where
+// they take kMostBytes of shared memory, of which each State has its own.
+template <int kGroups, int kColumns, int kMostBytes, int kLanes, typename State>
+OPWELD_FN void in_columns(State (&states)[kLanes]) {
+    if constexpr (kGroups > 1) {
+        static_assert((kGroups & (kGroups - 1)) == 0, "groups are halved");
+        constexpr int kHalf = kGroups / 2 * kColumns;
+        constexpr int kTogether = kLanes * kHalf * sizeof(State) <= kMostBytes ? kLanes : 1;
+        __shared__ State of_others[kTogether][kHalf];
 #pragma unroll
         for (int first = 0; first < kLanes; first += kTogether) {
             const auto exchange = [&](bool gives, int to, bool takes, int from, auto take) {
                 __syncthreads();  // what stood here before has been read
 #pragma unroll
                 for (int i = 0; i < kTogether; ++i) {
-                    if (gives) of_others[i][to] = folds[first + i];
+                    if (gives) of_others[i][to] = states[first + i];
                 }
                 __syncthreads();
 #pragma unroll
                 for (int i = 0; i < kTogether; ++i) {
-                    if (takes) take(folds[first + i], of_others[i][from]);
+                    if (takes) take(states[first + i], of_others[i][from]);
                 }
             };
             const int thread = threadIdx.x;
             for (int half = kHalf; half >= kColumns; half /= 2) {
                 exchange(thread >= half && thread < 2 * half, thread - half, thread < half, thread,
-                         [](Folds& mine, const Folds& other) { mine.merge(other); });
+                         [](State& mine, const State& other) { mine.merge(other); });
             }
             exchange(thread < kColumns, thread, true, thread % kColumns,
-                     [](Folds& mine, const Folds& other) { mine = other; });
+                     [](State& mine, const State& other) { mine = other; });
         }
     }
 }

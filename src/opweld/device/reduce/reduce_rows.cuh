@@ -428,7 +428,9 @@ OPWELD_FN void across_rows(const Layout<F>& rows, Index block, void* partials, T
             visit<kLanes>(pass, known, line, packet, at, part);
         });
         if constexpr (P::kFolds) {
-            in_columns<kStrips, kColumns, F::Cut::kCuts ? 24 * 1024 : 8 * 1024>(folds);
+            // The only pass may take half of a block's shared memory, several share that.
+            constexpr int kMostBytes = F::Cut::kCuts ? 24 << 10 : 8 << 10;
+            in_columns<kStrips, kColumns, kMostBytes>(folds);
             const bool stores = inside && strip == 0;
 #pragma unroll
             for (int lane = 0; lane < kLanes; ++lane) {
@@ -571,13 +573,15 @@ void first_that_reaches(int64_t packets, Types<Team, More...>, Launch launch) {
         first_that_reaches<F, kLanes>(packets, Types<More...>(), launch);
     }
 }
-// Columns that are cut and too few for the threads of a block are read by more strips each.
+// Where columns that are cut leave threads of a block without any, more threads have each.
 template <typename F, int kLanes, typename Index, typename Shape, typename Launch>
-void with_strips(int64_t num_rows, Shape shape, Launch launch) {
-    if constexpr (F::kAcross && F::Cut::kCuts && Shape::kThreads == 8 && sizeof(Index) == 4) {
-        constexpr int kRows = F::Cut::threads_of(8) / 8 * (Shape::kLanes ? Shape::kLanes : kLanes);
-        if (4 * num_rows <= kRows) return launch(Team<32, 0, 0, Shape::kLanes>());
-        if (2 * num_rows <= kRows) return launch(Team<16, 0, 0, Shape::kLanes>());
+void with_all_threads(int64_t num_columns, Shape shape, Launch launch) {
+    constexpr int kEach = Shape::kThreads;
+    if constexpr (F::kAcross && F::Cut::kCuts && kEach == 8 && sizeof(Index) == 4) {
+        constexpr int kOfThread = Shape::kLanes ? Shape::kLanes : kLanes;
+        constexpr int kColumns = F::Cut::threads_of(kEach) / kEach * kOfThread;
+        if (4 * num_columns <= kColumns) return launch(Team<4 * kEach, 0, 0, Shape::kLanes>());
+        if (2 * num_columns <= kColumns) return launch(Team<2 * kEach, 0, 0, Shape::kLanes>());
     }
     launch(shape);
 }
@@ -626,7 +630,7 @@ int reduce(const Rows<F, X...>& space, cudaStream_t stream, std::index_sequence<
                                         static_cast<typename X::T*>(space.x[i].data)...);
         };
         first_that_reaches<F, lanes>(packets, teams, [&](auto team) {
-            with_strips<F, lanes, Index>(space.num_rows, team, launch);
+            with_all_threads<F, lanes, Index>(space.num_rows, team, launch);
         });
         F::Cut::template finish<F, Index, X...>(rows, partials, pieces, stream,
                                                 static_cast<typename X::T*>(space.x[i].data)...);

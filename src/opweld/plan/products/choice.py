@@ -52,7 +52,7 @@ class Choice:
     classes: dict[int, ProductClass] = field(default_factory=dict)
 
     @property
-    def followed(self) -> frozenset[int]:
+    def with_epilogue(self) -> frozenset[int]:
         """The calls whose kernels compute what follows them, too."""
         return frozenset(self.modes.keys() & self.products.keys() - self.alone)
 
@@ -123,16 +123,16 @@ def _choose_convolutions(
                 raise NoProduct("it has a bias, which nothing reads")
             mode = mode_of(call, made, target, conditions)
             require_form(made, mode)
-            _require_layout(call, made, graph, conditions)
+            _require_layout(call, made, conditions)
             choice.products[call.serial], choice.modes[call.serial] = made, mode
         except NoProduct as reason:
             choice.refused[call.serial] = f"a convolution of the library's: {reason}"
 
 
-def _require_layout(call: Node, made: Convolution, graph: Graph, conditions: Conditions) -> None:
+def _require_layout(call: Node, made: Convolution, conditions: Conditions) -> None:
     if call.attrs.channels_last:
         return
-    if graph.tracked and conditions.training:
+    if conditions.library_convolutions:
         raise NoProduct("norms take statistics here, for a training step")
     if made.in_planes:
         return

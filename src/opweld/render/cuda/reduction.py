@@ -274,7 +274,7 @@ _EACH_LANE = ["#pragma unroll", "  for (int lane = 0; lane < kLanes; ++lane) {"]
 
 
 def _across_end(once: Function | None, number: int, walk: Walk, cut: bool) -> list[str]:
-    lines = [f"  op::in_columns<kStrips, kColumns>(folds{number});"]
+    lines = [f"  op::in_columns<kStrips, kColumns, 8192>(folds{number});"]
     if cut:
         lines += [
             "  if (gridDim.y > 1) {",

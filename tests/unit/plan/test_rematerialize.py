@@ -12,7 +12,7 @@ from opweld.ir.numpy.interpret import interpret_outputs
 from opweld.ir.ops import Op
 from opweld.ir.types import DType
 from opweld.lower import lower
-from opweld.plan.rematerialize import computed_again
+from opweld.plan.rematerialize import rematerialized
 from opweld.plan.rows import LONG_ROW, Parallelism
 
 FEW_ROWS = Parallelism(rows=264)
@@ -50,13 +50,13 @@ def test_what_nobody_else_reads_or_memory_holds_is_made_once() -> None:
     m = Make()
     x = m.x("x", 3, LENGTH)
     alone = graph(m.reduced("sum", m.mul(x, x), 1))
-    assert computed_again(alone, FEW_ROWS) is alone
+    assert rematerialized(alone, FEW_ROWS) is alone
     doubled = m.add(x, x)
     returned = graph(doubled, m.sub(doubled, m.reduced("sum", doubled, 1)))
-    assert computed_again(returned, FEW_ROWS) is returned
+    assert rematerialized(returned, FEW_ROWS) is returned
     called = m.add(x, 1.0)
     outputs = graph(m.call(called), m.sub(called, m.reduced("sum", called, 1)))
-    assert computed_again(outputs, FEW_ROWS) is outputs
+    assert rematerialized(outputs, FEW_ROWS) is outputs
 
 
 def test_what_takes_long_or_reads_much_is_made_once() -> None:
@@ -66,12 +66,12 @@ def test_what_takes_long_or_reads_much_is_made_once() -> None:
     often = m.add(m.add(x, m.x("a", 3, LENGTH)), m.add(m.x("b", 3, LENGTH), m.x("c", 3, LENGTH)))
     for operand in (dear, often):
         before = graph(m.sub(operand, m.reduced("sum", operand, 1)))
-        assert computed_again(before, FEW_ROWS) is before
+        assert rematerialized(before, FEW_ROWS) is before
     cheap = m.mul(x, 2.0)
     before = graph(m.sub(cheap, m.reduced("sum", cheap, 1)))
-    assert len(computed_again(before, FEW_ROWS).nodes()) == len(before.nodes()) + 1
+    assert len(rematerialized(before, FEW_ROWS).nodes()) == len(before.nodes()) + 1
     whole = Parallelism(rows=3)
-    assert computed_again(before, whole) is before
+    assert rematerialized(before, whole) is before
 
 
 def norm_gradients(m: Make, rows: int = 64, length: int = 256) -> tuple[Node, Node]:
@@ -94,13 +94,13 @@ def test_elements_of_columns_that_are_stored_or_read_much_are_made_once() -> Non
     x = m.x("x", 64, 256)
     normal = m.mul(x, m.reduced("sum", x, 1))
     stored = graph(normal, m.reduced("sum", normal, 0))
-    assert computed_again(stored, FEW_ROWS) is stored
+    assert rematerialized(stored, FEW_ROWS) is stored
     many = m.add(m.mul(x, m.x("y", 64, 256)), m.x("z", 64, 256))
     before = graph(m.sub(many, m.reduced("sum", many, 1)), m.reduced("sum", m.mul(many, many), 0))
-    assert computed_again(before, Parallelism()) is before
+    assert rematerialized(before, Parallelism()) is before
     cubed = m.mul(m.mul(x, x), x)
     rows_alone = graph(m.reduced("sum", cubed, 0), m.reduced("amax", m.mul(cubed, 2.0), 0))
-    assert computed_again(rows_alone, Parallelism()) is rows_alone
+    assert rematerialized(rows_alone, Parallelism()) is rows_alone
 
 
 def test_a_fold_whose_rows_need_it_is_not_made_apart() -> None:
@@ -109,7 +109,7 @@ def test_a_fold_whose_rows_need_it_is_not_made_apart() -> None:
     doubled = m.mul(x, 2.0)
     both = [m.reduced("sum", m.mul(doubled, doubled), axis) for axis in (0, 1)]
     before = graph(m.sub(m.sub(doubled, both[0]), both[1]))
-    assert computed_again(before, Parallelism()) is before
+    assert rematerialized(before, Parallelism()) is before
 
 
 def test_gradients_of_a_norm_mean_the_same() -> None:
@@ -132,7 +132,7 @@ def test_calls_keep_their_order() -> None:
     normal = m.sub(cheap, m.reduced("sum", cheap, 1))
     second = m.call(normal, draws=True)
     third = m.call(m.add(first, 1.0), draws=True)
-    made = computed_again(graph(third, second), FEW_ROWS)
+    made = rematerialized(graph(third, second), FEW_ROWS)
     calls = sorted((n for n in made.nodes() if n.op is Op.CALL), key=lambda node: node.serial)
     assert [n is made.outputs[i] for n, i in zip(calls[1:], (1, 0), strict=True)] == [True, True]
     assert calls[0] is first
@@ -152,6 +152,6 @@ def test_what_a_product_computes_behind_it_is_stored_by_it() -> None:
     called = m.call(m.x("x", 3, LENGTH))
     shifted = m.add(called, 1.0)
     before = graph(m.sub(shifted, m.reduced("sum", shifted, 1)))
-    of_a_kernel = computed_again(before, FEW_ROWS, lambda: {called.serial})
+    of_a_kernel = rematerialized(before, FEW_ROWS, {called.serial})
     assert of_a_kernel is before
-    assert computed_again(before, FEW_ROWS) is not before, "of the library, both compute it"
+    assert rematerialized(before, FEW_ROWS) is not before, "of the library, both compute it"
