@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 import torch
 from tests.behaviour.emitted import Pair, kernels_in, load_file
+from tests.behaviour.products import text_of
 from tests.emulation.convolution_models import (
     Rounded,
     convolution_pair,
     require_kernels,
     source,
 )
+from tests.gpu.emitting import all_convolutions_ours
 from torch import Tensor
 
 MODEL = source(
@@ -95,16 +97,31 @@ def test_gradients_are_the_originals(pair: Pair, asking: str) -> None:
 def test_a_call_that_asks_for_gradients_warns_of_the_option(pair: Pair, tmp_path: Path) -> None:
     new = load_file(tmp_path / "statistics_warned.py", pair.text).ModelNew().train()
     said = "ran the original: it asks for gradients; opweld optimize --training makes"
+    elsewhere = copy.deepcopy(new).to("meta")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        elsewhere(pair.inputs(2)[0].to("meta"))
     with pytest.warns(UserWarning, match=said):
         new(*pair.inputs(2))
-    with warnings.catch_warnings(), torch.no_grad():
+    with warnings.catch_warnings():
         warnings.simplefilter("error")
         new(*pair.inputs(2))
+        with torch.no_grad():
+            new(*pair.inputs(2))
 
 
 def test_the_file_says_what_its_kernels_are_for(pair: Pair) -> None:
     assert "Calls that ask for gradients run the original" in pair.text
     assert pair.text.count("gradients=False") == 1, "not those in eval mode"
+
+
+def test_with_kernels_for_gradients_convolutions_are_the_librarys() -> None:
+    with all_convolutions_ours():
+        text = text_of("step", MODEL, "sm90", mode="training", training=True)
+    forward = text[text.rindex("    def forward", 0, text.index("    def _opweld_fits")) :]
+    assert forward.count("torch.nn.functional.conv2d(") == 2
+    assert "_backward(_kernels, _need" in text
+    assert "gradients=False" not in text and "run the original, as" not in text
 
 
 OWN = source(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 from tests.plan_meaning import run_plan
 from tests.unit.plan.plans import Make, graph, plan_of
+from tests.unit.plan.test_choice import EAGER
 
 from opweld.ir.attrs import CastAttrs
 from opweld.ir.graph import Node
 from opweld.ir.numpy.interpret import interpret_outputs
 from opweld.ir.ops import Op
+from opweld.ir.plan import Group, GroupKind
 from opweld.ir.types import DType
 from opweld.lower import lower
 from opweld.plan.rematerialize import rematerialized
@@ -23,9 +25,12 @@ def cast(m: Make, x: Node, dtype: DType) -> Node:
     return m.arena.make(Op.CAST, x, attrs=CastAttrs(dtype))
 
 
+def operations_of(group: Group) -> list[str]:
+    return [node.op.value for node in group.nodes if node.op is not Op.CONST]
+
+
 def kernels_of(*outputs: Node) -> list[list[str]]:
-    groups = plan_of(*outputs).groups
-    return [[n.op.value for n in group.nodes if n.op is not Op.CONST] for group in groups]
+    return [operations_of(group) for group in plan_of(*outputs).groups]
 
 
 def half_norm(m: Make) -> Node:
@@ -155,3 +160,14 @@ def test_what_a_product_computes_behind_it_is_stored_by_it() -> None:
     of_a_kernel = rematerialized(before, FEW_ROWS, {called.serial})
     assert of_a_kernel is before
     assert rematerialized(before, FEW_ROWS) is not before, "of the library, both compute it"
+
+
+def test_products_are_chosen_of_the_graph_that_is_planned() -> None:
+    """One that reads what is made anew is a kernel still."""
+    m = Make()
+    shifted = m.add(m.x("x", 64, LENGTH), 1.0)
+    centred = m.sub(shifted, m.reduced("sum", shifted, 1))
+    weight = m.w("weight", 1024, LENGTH)
+    plan = plan_of(m.product("linear", centred, weight, shape=(64, 1024)), target=EAGER)
+    assert sum("add" in operations for operations in map(operations_of, plan.groups)) == 2
+    assert [group.kind for group in plan.groups].count(GroupKind.CONTRACTION) == 1

@@ -134,6 +134,8 @@ class TestForms:
         assert result.op is Op.ADD and result.type == y.type
         (kept,) = with_explicit_biases(graph(y), SM_80, TF32).outputs
         assert kept is y, "no kernel makes it there"
+        step = replace(TF32, library_convolutions=True)
+        assert with_explicit_biases(graph(y), SM_90A, step).outputs == (y,)
 
     def test_a_result_is_put_into_eagers_order(self, space: int) -> None:
         m = Make()
