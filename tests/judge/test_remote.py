@@ -16,11 +16,14 @@ from tests.judge.pairs import POINTWISE, failing, named, write_pair
 
 import opweld
 from opweld.judge import Judgement, Server, Settings, check
+from opweld.judge.load import Call
 from opweld.judge.process.environment import FRESH
 from opweld.judge.process.leaf import RemoteLeaf, ResultHandle
+from opweld.judge.process.protocol import Raised
 from opweld.judge.process.remote import RemoteSide
 from opweld.judge.process.shared import SharedMemory
 from opweld.judge.process.wire import Wire, bytes_of
+from opweld.judge.verify.run import Run
 from opweld.sandbox import Sandbox
 
 QUICK = Settings(device="cpu", measure=False, seed=1, time_limit_s=60)
@@ -115,6 +118,22 @@ def test_of_a_state_only_what_has_the_originals_size_is_fetched() -> None:
     assert state["a"].tolist() == [1.0, 2.0] and state["a"].device.type == "cpu"
     assert state["b"].shape == (2**60,) and state["b"].is_meta
     assert state["c"].dtype == torch.int8 and state["c"].is_meta
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+def test_sparse_inputs_of_a_device_are_compared(layout: torch.layout) -> None:
+    dense = torch.tensor([[0.0, 2.0], [0.0, -1.0]])
+    given = dense.to_sparse(layout=layout)
+    leaf = {"shape": [2, 2], "dtype": "float32", "device": "cpu", "layout": str(layout)}
+
+    def compare(found: torch.Tensor) -> None:
+        answers = ({"leaves": [leaf], "id": 1}, None), ({}, bytes_of(found))
+        side = RemoteSide(Canned(*answers))  # type: ignore[arg-type]
+        side._compare_inputs(Call((given,), {}), Run((), [], []))
+
+    compare(dense)
+    with pytest.raises(Raised, match="changes|writes"):
+        compare(dense * 2)
 
 
 def test_checks_that_were_done_stay(tmp_path: Path) -> None:

@@ -28,6 +28,16 @@ def dense_parts(t: Tensor) -> list[Tensor]:
     return []
 
 
+def as_dense(t: Tensor) -> Tensor:
+    """It, or of a sparse one the strided tensor of the same elements."""
+    return t.detach() if t.layout is torch.strided else t.detach().to_dense()
+
+
+def bytes_of_elements(t: Tensor) -> int:
+    """Of all its elements, those that a sparse one does not store as well."""
+    return t.numel() * t.element_size()
+
+
 def with_stored(t: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
     """`change` of a strided tensor; a copy of a sparse one, its indices kept, with that of its
     values.
