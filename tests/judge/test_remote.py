@@ -132,7 +132,7 @@ def test_sparse_inputs_of_a_device_are_compared(layout: torch.layout) -> None:
         side._compare_inputs(Call((given,), {}), Run((), [], []))
 
     compare(dense)
-    with pytest.raises(Raised, match="changes|writes"):
+    with pytest.raises(Raised, match="writes"):
         compare(dense * 2)
 
 

@@ -29,13 +29,8 @@ def dense_parts(t: Tensor) -> list[Tensor]:
 
 
 def as_dense(t: Tensor) -> Tensor:
-    """It, or of a sparse one the strided tensor of the same elements."""
-    return t.detach() if t.layout is torch.strided else t.detach().to_dense()
-
-
-def bytes_of_elements(t: Tensor) -> int:
-    """Of all its elements, those that a sparse one does not store as well."""
-    return t.numel() * t.element_size()
+    """The strided tensor of the same elements, which it is itself unless it is sparse."""
+    return t if t.layout is torch.strided else t.to_dense()
 
 
 def with_stored(t: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:

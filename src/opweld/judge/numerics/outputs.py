@@ -15,6 +15,7 @@ from opweld.judge.numerics.grade import grade, without_allowance, worst
 from opweld.judge.numerics.noise import NoiseSums
 from opweld.judge.numerics.reference import Block
 from opweld.judge.process.leaf import RemoteLeaf
+from opweld.judge.sparse import as_dense
 from opweld.judge.values import Check, Errors, Grade, OutputErrors
 from opweld.judge.verify.run import Run
 
@@ -340,9 +341,7 @@ def as_tensor(leaf: Any, of_float: torch.dtype = torch.float32) -> Any:
 
 
 def dense(t: Any) -> Any:
-    if isinstance(t, RemoteLeaf) or t.layout is torch.strided:
-        return t
-    return t.to_dense()
+    return t if isinstance(t, RemoteLeaf) else as_dense(t)
 
 
 def is_float(t: Tensor) -> bool:

@@ -44,6 +44,7 @@ from opweld.judge.process.protocol import Files, How, Raised
 from opweld.judge.process.shared import Mapped
 from opweld.judge.process.side import Side
 from opweld.judge.process.wire import Header, Wire, bytes_of, dtype_named, name_of, unpack_call
+from opweld.judge.sparse import as_dense
 from opweld.judge.values import to_plain
 from opweld.judge.verify.aliases import is_dense
 from opweld.judge.verify.run import Run
@@ -249,8 +250,7 @@ class Server:
         return {}, None
 
     def ask_fetch(self, header: Header, data: Tensor) -> tuple[Header, Tensor]:
-        leaf = self.results[header["id"]][header["leaf"]].detach()
-        leaf = leaf if leaf.layout is torch.strided else leaf.to_dense()
+        leaf = as_dense(self.results[header["id"]][header["leaf"]].detach())
         index = tuple(step if isinstance(step, int) else slice(*step) for step in header["index"])
         return {}, bytes_of(leaf[index])
 

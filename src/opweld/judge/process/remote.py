@@ -37,7 +37,7 @@ from opweld.judge.process.wire import (
     dtype_named,
     pack_call,
 )
-from opweld.judge.sparse import as_dense, bytes_of_elements
+from opweld.judge.sparse import as_dense
 from opweld.judge.tree import tensors
 from opweld.judge.values import KernelTiming, from_plain
 from opweld.judge.verify.run import Run
@@ -179,12 +179,14 @@ class RemoteSide:
             Raised: one is another, which the original leaves alone.
         """
         given = call.tensors()
-        if sum(map(bytes_of_elements, given)) > _FETCHED_BACK_BYTES:
+        # sparse ones, which have no nbytes, are fetched dense
+        if sum(t.numel() * t.element_size() for t in given) > _FETCHED_BACK_BYTES:
             return
         reply = self._ask({"ask": "inputs"})
         leaves = self._parsed(lambda: self._input_leaves(reply))
         for position, (leaf, t) in enumerate(zip(leaves, given, strict=False)):
-            if position not in like.changed_inputs and not same_bits(leaf[()], as_dense(t)):
+            sent = as_dense(t.detach())
+            if position not in like.changed_inputs and not same_bits(leaf[()], sent):
                 raise Raised(f"ModelNew {WRITES.format(position=position)}", overwrote=True)
 
     def _input_leaves(self, reply: Header) -> list[RemoteLeaf]:
