@@ -56,7 +56,7 @@ struct Chain {
 @dataclass(frozen=True, slots=True)
 class Form:
     """An instance of op::WindowTiles, or with `rows` of op::JoinedTiles, of intervals of `width`
-    channels; in mode "Chain" the float32 kernel alone.
+    channels; in mode "Unpacked" of op::OneTapTiles, in mode "Chain" the float32 kernel alone.
     """
 
     mode: str = "Tf32"
@@ -72,12 +72,16 @@ class Form:
 
     @property
     def tiles(self) -> str:
+        if self.mode == "Unpacked":
+            return "OneTapTiles"
         return "JoinedTiles" if self.rows else "WindowTiles"
 
     @property
     def type(self) -> str:
         if self.mode == "Chain":
             return "Chain"
+        if self.mode == "Unpacked":
+            return f"op::OneTapTiles<{self.columns}>"
         numbers = [self.space, self.columns, *([self.rows] if self.rows else [])]
         numbers += [self.width] if self.width != 64 else []
         return f"op::{self.tiles}<op::{self.mode}, {', '.join(map(str, numbers))}>"
@@ -94,7 +98,9 @@ def text(form: Form, lanes: tuple[int, ...] = (1, 4)) -> str:
     ]
     users = [EPILOGUE, CHAINS, *launchers]
     needed = ["TensorView", "Windows", "launch_fma_product", "product_of_windows"]
-    if form.mode != "Chain":
+    if form.mode == "Unpacked":
+        needed += [form.tiles]
+    elif form.mode != "Chain":
         needed += [form.tiles, form.mode]
         needed += ["wgmma_half_64_typed"] if form.columns == 64 else []
     return "\n".join([*used(pieces(needed), users), *users])

@@ -22,7 +22,7 @@ std::map<std::pair<size_t, int>, NamedBarrier> named_barriers;  // by block and 
 struct Product {
     float* sums;
     int columns;
-    bool from_registers, add;
+    bool from_registers, add, tf32;
     RowPair rows;
     uint64_t a, b;
 };
@@ -53,8 +53,9 @@ void arrive_at(PhaseBarrier& barrier, int bytes) {
     end_phase(barrier);
 }
 
-// 16 values of k of row `row` of a tile: rows of 128, 64 or 32 bytes, eight to a group, swizzled.
-void load_row(float (&values)[16], uint64_t descriptor, int row) {
+// 16 values of k of row `row` of a tile, or 8 of 32 bits and zeros: rows of 128, 64 or 32 bytes,
+// eight to a group, swizzled.
+void load_row(float (&values)[16], uint64_t descriptor, int row, bool tf32) {
     const unsigned layout = unsigned(descriptor >> 62);
     if (layout == 0) fail("%s: a tile without a swizzle", place().c_str());
     const unsigned row_bytes = 256u >> layout;
@@ -64,6 +65,13 @@ void load_row(float (&values)[16], uint64_t descriptor, int row) {
     for (unsigned half = 0; half < 2; ++half) {
         const unsigned byte = at + half * 16;
         const char* from = shared_pointer(swizzled(byte, row_bytes), 16);
+        for (unsigned i = 0; tf32 && i < 4; ++i) {
+            uint32_t word;
+            memcpy(&word, from + 4 * i, 4);
+            values[4 * half + i] = tf32_of(word);
+            values[8 + 4 * half + i] = 0.0f;
+        }
+        if (tf32) continue;
         for (unsigned i = 0; i < 8; ++i) {
             _Float16 value;
             memcpy(&value, from + 2 * i, 2);
@@ -76,11 +84,11 @@ void make_product(const Product& product) {
     const int lane = thread_number() % 32, first = thread_number() % 128 / 32 * 16 + lane / 4;
     RowPair rows = product.rows;
     for (int j = 0; j < 2 && !product.from_registers; ++j)
-        load_row(rows.value[j], product.a, first + 8 * j);
+        load_row(rows.value[j], product.a, first + 8 * j, product.tf32);
     for (int i = 0; i < product.columns / 8; ++i)
         for (int c = 0; c < 2; ++c) {
             float column[16];
-            load_row(column, product.b, 8 * i + lane % 4 * 2 + c);
+            load_row(column, product.b, 8 * i + lane % 4 * 2 + c, product.tf32);
             for (int j = 0; j < 2; ++j) {
                 float& sum = product.sums[4 * i + 2 * j + c];
                 sum = tensor_core_sum(product.add ? sum : 0.0f, rows.value[j], column);
@@ -135,10 +143,10 @@ void sync_threads(int barrier, int count, bool waits, int line) {
     if (waits) wait_until([=, &named] { return named.rounds != round; }, line);
 }
 
-void start_product(float* sums, int columns, const RowPair* rows, uint64_t a, uint64_t b,
-                   bool add) {
+void start_product(float* sums, int columns, const RowPair* rows, uint64_t a, uint64_t b, bool add,
+                   bool tf32) {
     products[thread_in_cluster()].started.push_back(
-        {sums, columns, rows != nullptr, add, rows ? *rows : RowPair{}, a, b});
+        {sums, columns, rows != nullptr, add, tf32, rows ? *rows : RowPair{}, a, b});
 }
 
 void commit_products() {

@@ -24,7 +24,8 @@ void sync_threads(int barrier, int count, bool waits, int line);
 struct RowPair {
     float value[2][16];
 };
-void start_product(float* sums, int columns, const RowPair* rows, uint64_t a, uint64_t b, bool add);
+void start_product(float* sums, int columns, const RowPair* rows, uint64_t a, uint64_t b, bool add,
+                   bool tf32 = false);
 void commit_products();
 size_t block_in_cluster();
 unsigned blocks_of_cluster();
@@ -41,6 +42,18 @@ inline RowPair row_pair(uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3) {
             uint32_t word = lanes[k % 8 / 2].word[k / 8 * 2 + j];
             rows.value[j][k] = float(bits<_Float16>(uint16_t(word >> k % 2 * 16)));
         }
+    return rows;
+}
+// The same of 8 float32 values, whose last 13 bits the tensor cores do not read.
+inline float tf32_of(uint32_t word) { return bits<float>(word & ~0x1fffu); }
+inline RowPair row_pair_tf32(uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3) {
+    struct Words {
+        uint32_t word[4];
+    };
+    const Words* lanes = gathered(Words{{w0, w1, w2, w3}}) + thread_number() % 32 / 4 * 4;
+    RowPair rows{};
+    for (int j = 0; j < 2; ++j)
+        for (int k = 0; k < 8; ++k) rows.value[j][k] = tf32_of(lanes[k % 4].word[k / 4 * 2 + j]);
     return rows;
 }
 
@@ -99,4 +112,17 @@ inline void wgmma_mma_async_sync_aligned_m64n64k16_f32_f16_f16(float* sums, int,
 inline void wgmma_mma_async_sync_aligned_m64n128k16_f32_f16_f16(float* sums, int, float*, int,
                                                                 uint64_t a, uint64_t b, int add) {
     emulation::start_product(sums, 128, nullptr, a, b, add != 0);
+}
+inline void wgmma_mma_async_sync_aligned_m64n64k8_f32_tf32_tf32(float* sums, int, uint32_t a0,
+                                                                uint32_t a1, uint32_t a2,
+                                                                uint32_t a3, uint64_t b, int add) {
+    const emulation::RowPair rows = emulation::row_pair_tf32(a0, a1, a2, a3);
+    emulation::start_product(sums, 64, &rows, 0, b, add != 0, true);
+}
+inline void wgmma_mma_async_sync_aligned_m64n128k8_f32_tf32_tf32(float* sums, int, float*, int,
+                                                                 uint32_t a0, uint32_t a1,
+                                                                 uint32_t a2, uint32_t a3,
+                                                                 uint64_t b, int add) {
+    const emulation::RowPair rows = emulation::row_pair_tf32(a0, a1, a2, a3);
+    emulation::start_product(sums, 128, &rows, 0, b, add != 0, true);
 }

@@ -68,7 +68,7 @@ class ConvolutionSchedule:
     with 0, each channel by itself. Its epilogue takes `lanes` neighbours at once. With `rows` the
     taps across, of so many rows below each other, are joined with the channels. Of a transposed
     one the phases along the last axis are `phase_columns` of a filter, or products of their own.
-    `width` channels are multiplied under one scale.
+    `width` channels are multiplied under one scale; with `unpacked` those of pixels as they lie.
     """
 
     mode: Mode
@@ -77,6 +77,7 @@ class ConvolutionSchedule:
     rows: int = 0
     phase_columns: int = 1
     width: int = INTERVAL
+    unpacked: bool = False
 
     def __str__(self) -> str:
         how = f"{self.columns} filters a tile" if self.columns else "each channel by itself"
@@ -85,6 +86,7 @@ class ConvolutionSchedule:
             how = f"{self.columns // self.phase_columns} filters a tile"
             joined += f", {self.phase_columns} phases of each beside each other"
         narrow = f", intervals of {self.width} channels" if self.width != INTERVAL else ""
+        narrow += ", pixels as they lie" if self.unpacked else ""
         return f"mode {self.mode.value}, {how}{joined}{narrow}, vector width {self.lanes}"
 
 

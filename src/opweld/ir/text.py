@@ -134,6 +134,8 @@ def _(value: Convolving) -> str:
         lines.append(f"  {value.phase_columns} phases of a filter beside each other")
     if value.width != INTERVAL:
         lines.append(f"  intervals of {value.width} channels")
+    if value.unpacked:
+        lines.append("  pixels as they lie")
     if value.order != tuple(range(len(value.shape))):
         lines.append(f"  written along {', '.join(map(str, value.order))}")
     return "\n".join([*lines, ""]) + kernel_text(value.epilogue)

@@ -39,6 +39,7 @@ def lower_convolution(origins: Origins, group: Group) -> Convolving:
         rows=schedule.rows,
         phase_columns=schedule.phase_columns,
         width=schedule.width,
+        unpacked=schedule.unpacked,
         in_planes=made.in_planes,
     )
 

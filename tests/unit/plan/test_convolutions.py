@@ -270,7 +270,7 @@ class TestRefusals:
     def test_what_gains_nothing(self) -> None:
         """Few filters: a tile has room for 64."""
         m = Make()
-        y = conv(m, m.x("x", BATCH, 256, 256, 32), 1, (1, 1), last=True)
+        y = conv(m, m.x("x", BATCH, 256, 256, 32), 1, (2, 2), last=True)
         reason = refusal(m.relu(y), conditions=replace(TF32, sizes=(("s0", 64),)))
         assert reason.startswith("a convolution that gains nothing as a kernel of ours: about ")
 

@@ -226,6 +226,14 @@ OPWELD_FN void griddepcontrol_wait() {
 // loads are still under way to.
 OPWELD_FN void fence_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
+// @tf32_word deps:
+// x rounded, half away from zero, to the 11 bits that the tensor cores read of a float32 value;
+// they leave the others out.
+OPWELD_FN uint32_t tf32_word(float x) {
+    const uint32_t word = __float_as_uint(x);
+    return fabsf(x) <= 3.40282347e38f ? word + 0x1000u : word;
+}
+
 // @tile_descriptor deps: shared_address
 // What wgmma takes for an operand in shared memory: rows of 128, 64 or 32 bytes, swizzled by as
 // many, groups of eight rows one after the other. The tile starts at a multiple of 1024 bytes;
@@ -305,6 +313,52 @@ struct Type {};
 [[maybe_unused]] OPWELD_FN void wgmma(Type<half>, float (&sums)[32], uint64_t a, uint64_t b,
                                       int add) {
     wgmma(sums, a, b, add);
+}
+
+// @wgmma_tf32_64 deps: wgmma_operands
+#define OPWELD_WGMMA_TF32_64                                \
+    "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {" \
+    "%0, %1, %2, %3, %4, %5, %6, %7, "                      \
+    "%8, %9, %10, %11, %12, %13, %14, %15, "                \
+    "%16, %17, %18, %19, %20, %21, %22, %23, "              \
+    "%24, %25, %26, %27, %28, %29, %30, %31}, "
+// sums[64, 64] += a[64, 8] b[64, 8]^T over one warpgroup, of float32 values rounded to 11 bits, b
+// in shared memory; where `add` is 0 the sums begin anew. They lie as those of halves do. words[i]
+// of a thread has row 16 warp + lane / 4 + 8 (i % 2), column lane % 4 + 4 (i / 2) of a.
+[[maybe_unused]] OPWELD_FN void wgmma_tf32(float (&sums)[32], const uint32_t (&a)[4], uint64_t b,
+                                           int add) {
+    asm volatile(
+        "{\n"
+        ".reg .pred add;\n"
+        "setp.ne.b32 add, %37, 0;\n" OPWELD_WGMMA_TF32_64
+        "{%32, %33, %34, %35}, %36, add, 1, 1;\n"
+        "}"
+        : OPWELD_32(sums, 0)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
+}
+
+// @wgmma_tf32_128 deps: wgmma_operands
+#define OPWELD_WGMMA_TF32_128                                \
+    "wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 {" \
+    "%0, %1, %2, %3, %4, %5, %6, %7, "                       \
+    "%8, %9, %10, %11, %12, %13, %14, %15, "                 \
+    "%16, %17, %18, %19, %20, %21, %22, %23, "               \
+    "%24, %25, %26, %27, %28, %29, %30, %31, "               \
+    "%32, %33, %34, %35, %36, %37, %38, %39, "               \
+    "%40, %41, %42, %43, %44, %45, %46, %47, "               \
+    "%48, %49, %50, %51, %52, %53, %54, %55, "               \
+    "%56, %57, %58, %59, %60, %61, %62, %63}, "
+// The same of 128 columns.
+[[maybe_unused]] OPWELD_FN void wgmma_tf32(float (&sums)[64], const uint32_t (&a)[4], uint64_t b,
+                                           int add) {
+    asm volatile(
+        "{\n"
+        ".reg .pred add;\n"
+        "setp.ne.b32 add, %69, 0;\n" OPWELD_WGMMA_TF32_128
+        "{%64, %65, %66, %67}, %68, add, 1, 1;\n"
+        "}"
+        : OPWELD_32(sums, 0), OPWELD_32(sums, 32)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
 }
 
 // @wgmma_text_128 deps:

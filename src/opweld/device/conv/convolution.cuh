@@ -55,10 +55,10 @@ struct InputView {
     float* copy;
 
     // Of the axes of x that are its batch, its axes of space and its channels: as c has it. A copy
-    // is taken from `space`; also where channels must be last.
-    template <int kSpace>
+    // with channels last is taken from `space` where `reads(c)` says that x is not read as it lies.
+    template <int kSpace, typename Reads>
     static InputView of(Convolution& c, const TensorView& x, const int (&axes)[kSpace + 2],
-                        bool channels_last, Workspace& space) {
+                        const Reads& reads, Workspace& space) {
         constexpr int kFirst = 3 - kSpace;  // of the axes of space
         InputView input{};
         Strided& lies = input.lies;
@@ -73,7 +73,7 @@ struct InputView {
         }
         c.batch = lies.strides[0], c.channel = lies.strides[4];
         const bool even = is_even(lies, 1, 3, &c.pixel);
-        if (!even || (channels_last && c.channel != 1 && c.channels != 1)) {
+        if (!even || !reads(c)) {
             input.copy = space.take<float>(lies.count());
             c.x = input.copy, c.batch = c.pixels() * c.channels, c.pixel = c.channels;
             c.channel = 1;
@@ -110,13 +110,14 @@ struct Windowed {
         Strided weight;
         float* weight_copy;
     };
-    // Its copies are taken from `space`; x is copied, too, where its channels must be last.
+    // Its copies are taken from `space`; x is copied, too, where it does not read it as it lies.
+    template <typename Reads>
     Call of(const TensorView& x, const TensorView& weight, const TensorView& result,
-            bool channels_last, Workspace& space) const {
+            const Reads& reads, Workspace& space) const {
         constexpr int kFirst = 3 - kSpace;  // of the axes of space
         Call call{};
         Convolution& c = call.c;
-        call.x = InputView::of<kSpace>(c, x, axes, channels_last, space);
+        call.x = InputView::of<kSpace>(c, x, axes, reads, space);
         c.weight = weight.data, c.filters = weight.sizes[0];
         call.weight = {{c.filters, weight.sizes[1], 1, 1, 1},
                        {weight.strides[0], weight.strides[1]}};
@@ -240,7 +241,7 @@ struct Windows {
 // @convolve deps: type_of_float, ElementEpilogue, EpilogueStore, Windowed
 // All convolutions of tensors. F says what becomes of an element (F::of takes it before its
 // operands and results), F::kWindows where windows lie; Form makes the products, and has
-//   kChannelsLast                                   of the input they must be
+//   reads(convolution)                              the input as it lies
 //   fits(x, weight)                                 channels and filters
 //   workspace_bytes(convolution)
 //   launch(convolution, workspace, sink, stream)    a CUDA error code
@@ -248,7 +249,7 @@ template <typename F, typename Form>
 static int64_t convolution_bytes(const TensorView& x, const TensorView& weight,
                                  const TensorView& result) {
     Workspace space{};
-    const auto call = F::kWindows.of(x, weight, result, Form::kChannelsLast, space);
+    const auto call = F::kWindows.of(x, weight, result, Form::reads, space);
     return space.used + Form::workspace_bytes(call.c);
 }
 // `own` are F's operands and results. Returns a cudaError_t, or which of them does not fit.
@@ -263,7 +264,7 @@ static int convolve(const TensorView& x, const TensorView& weight,
     const auto known = epilogue.laid_out_along(own.begin());
     if (known.misfit != 0 || known.num == 0) return known.misfit;
     Workspace space{static_cast<char*>(workspace)};
-    const auto call = F::kWindows.of(x, weight, result, Form::kChannelsLast, space);
+    const auto call = F::kWindows.of(x, weight, result, Form::reads, space);
     const int error = F::kWindows.copy(x, weight, call, stream);
     if (error) return error;
     const auto sink = EpilogueStore<decltype(epilogue)>::of(epilogue, !known.far,

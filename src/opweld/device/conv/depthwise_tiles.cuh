@@ -214,7 +214,7 @@ struct TapTiles {
 // As convolve has it: by `Tiles` where they take it.
 template <typename Tiles>
 struct DepthwiseForm {
-    static constexpr bool kChannelsLast = true;
+    static bool reads(const Convolution& c) { return c.channel == 1 || c.channels == 1; }
 
     static bool fits(int64_t channels, const TensorView& weight) {
         return weight.sizes[1] == 1 && channels > 0 && weight.sizes[0] % channels == 0;

@@ -71,7 +71,7 @@ struct JoinedTaps : AllTaps {
 template <typename Mode, int kSpace, int kColumns, int kRows, int kWidth = kInterval>
 struct JoinedTiles {
     using Form = WindowTiles<Mode, kSpace, kColumns, kWidth>;
-    static constexpr bool kChannelsLast = false;
+    static bool reads(const Convolution&) { return true; }
 
     static bool takes(const Convolution& c) {
         return Form::takes(JoinedRows(c, kRows).to) && c.batches * c.pixels() < 1ll << 30;

@@ -159,7 +159,8 @@ struct TransposedWindows {
             Workspace& space) const {
         Call call{};
         Phases& all = call.phases;
-        call.x = InputView::of<kSpace>(all.c, x, axes, false, space);
+        call.x =
+            InputView::of<kSpace>(all.c, x, axes, [](const Convolution&) { return true; }, space);
         call.weight.from = static_cast<const float*>(weight.data);
         call.weight.channels = weight.sizes[0], call.weight.channel = weight.strides[0];
         call.weight.filters = weight.sizes[1];

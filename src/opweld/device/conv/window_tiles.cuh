@@ -190,7 +190,7 @@ struct WindowTiles {
         for (int i = 0; i < 3; ++i) near = near && (c.kernel[i] - 1) * c.dilation[i] < 2 * kFar;
         return near;
     }
-    static constexpr bool kChannelsLast = false;
+    static bool reads(const Convolution&) { return true; }
     static bool fits(int64_t channels, const TensorView& weight) {
         return weight.sizes[1] == channels;
     }

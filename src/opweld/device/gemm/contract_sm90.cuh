@@ -86,15 +86,13 @@ struct TilePlan {
     }
 };
 
-// @launch_tiles deps: Launch, OnEachDevice, contract_sm90_kernel, num_multiprocessors
-// As many clusters as run together: those that wait for others to end would double the time.
-template <typename T, typename Loader, typename Epilogue>
-static int launch_tiles(const TileGrid& grid, const Loader& loader, const TileScales& scales,
-                        const EpilogueStore<Epilogue>& sink, int64_t m, int64_t n,
-                        cudaStream_t stream) {
+// @launch_clusters deps: Launch, OnEachDevice, num_multiprocessors
+// A persistent kernel of T::kResident blocks a multiprocessor: as many clusters as run together,
+// for those that wait for others to end would double the time. `together` is the kernel's own.
+template <typename T, typename Kernel, typename... Arguments>
+static int launch_clusters(OnEachDevice& together, int tiles, Kernel kernel, cudaStream_t stream,
+                           const Arguments&... arguments) {
     constexpr int kBlocks = T::kBlocks;
-    const auto kernel = contract_sm90_kernel<T, Loader, Epilogue>;
-    static OnEachDevice together;
     const int most = together.get([&] {
         const int all_blocks = num_multiprocessors() * T::kResident / kBlocks * kBlocks;
         Launch all(all_blocks, T::kThreads, T::kBytes, stream);
@@ -104,11 +102,20 @@ static int launch_tiles(const TileGrid& grid, const Loader& loader, const TileSc
         return clusters;
     });
     if (most == 0) return cudaErrorInvalidConfiguration;
-    const int clusters = grid.count() < most ? grid.count() : most;
-    Launch launch(clusters * kBlocks, T::kThreads, T::kBytes, stream);
+    Launch launch((tiles < most ? tiles : most) * kBlocks, T::kThreads, T::kBytes, stream);
     launch.in_clusters(kBlocks);
     launch.start_early();
-    return launch.run_allowed(kernel, loader, grid, scales, sink, m, n);
+    return launch.run_allowed(kernel, arguments...);
+}
+
+// @launch_tiles deps: contract_sm90_kernel, launch_clusters
+template <typename T, typename Loader, typename Epilogue>
+static int launch_tiles(const TileGrid& grid, const Loader& loader, const TileScales& scales,
+                        const EpilogueStore<Epilogue>& sink, int64_t m, int64_t n,
+                        cudaStream_t stream) {
+    static OnEachDevice together;
+    return launch_clusters<T>(together, grid.count(), contract_sm90_kernel<T, Loader, Epilogue>,
+                              stream, loader, grid, scales, sink, m, n);
 }
 
 // @TilesSm90 deps: PackedLoader, TilePlan, launch_tiles

@@ -115,6 +115,7 @@ struct Tiles {
     using Blocks = Cluster<kBlocksOf>;
     static constexpr int kTileM = 128, kTileN = kTileNOf, kBlocks = kBlocksOf;
     static constexpr int kStages = kStagesOf, kPromoted = kPromotedOf;
+    static constexpr int kReleases = 2 * kBlocks;  // of a stage: by each warpgroup of a cluster
     static constexpr int kWidth = kWidthOf, kChunkBytes = Depth::kBytes;
     using Memory = Stages<kTileM, kTileN, kStages, kChunkBytes>;
     static constexpr int kBytes = kTileMemoryBytes<Memory>;
@@ -145,7 +146,7 @@ OPWELD_FN typename T::Memory& make_stages() {
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < T::kStages; ++stage) {
             memory.full[stage].init(1);
-            memory.empty[stage].init(2 * T::kBlocks);
+            memory.empty[stage].init(T::kReleases);
         }
         publish_barriers();
     }

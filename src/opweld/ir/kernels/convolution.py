@@ -173,7 +173,8 @@ class Convolving:
     has, for each axis of `shape`, that of the first tensor which it writes. Of `rows` rows the taps
     across are joined with the channels; 0 for none. Of a transposed one the phases along the last
     axis of space are `phase_columns` of each filter; 1 where they are products of their own.
-    `width` channels share a scale, one of WIDTHS.
+    `width` channels share a scale, one of WIDTHS; with `unpacked` pixels are multiplied as they
+    lie, without scales.
     """
 
     group: str
@@ -192,6 +193,7 @@ class Convolving:
     phase_columns: int = 1
     width: int = INTERVAL
     in_planes: bool = False
+    unpacked: bool = False
 
     @property
     def depthwise(self) -> bool:

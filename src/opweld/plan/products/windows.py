@@ -27,6 +27,7 @@ from ...ir.types import DType
 from ...target import Target
 from .depthwise import estimate_depthwise, lanes_of_depthwise, lies_in_planes
 from .joined import Joined, interval_cost, joining, width_of
+from .one_tap import estimate_unpacked, is_unpacked, schedule_unpacked
 from .recognised import NoProduct
 from .tap_by_tap import OUT_OF_RANGE, is_near, why_not_taps
 from .transposed import TRANSPOSED_PLACES, phase_columns, products_of_phases, require_phases
@@ -162,6 +163,8 @@ def require_form(made: Convolution, mode: Mode) -> None:
         return
     if made.transposed:
         return require_phases(made)
+    if is_unpacked(made, mode):
+        return
     if found := joining(made, mode):
         return _require_joined(made, found)
     if reason := why_not_taps(made):
@@ -240,6 +243,8 @@ def schedule_of(made: Convolution, mode: Mode, channels_first: bool = False) -> 
         return ConvolutionSchedule(mode, 0, lanes_of_depthwise(made))
     filters = number_at(made.windows.filters)
     lanes = next(lanes for lanes in (4, 2, 1) if filters % lanes == 0)
+    if is_unpacked(made, mode):
+        return schedule_unpacked(made, mode, lanes)
     phases = 1
     if made.transposed:
         phases = phase_columns(made, channels_first, partial(_tiles, made, mode))
@@ -373,9 +378,13 @@ def _on_device(
         number_at(node.type.size_bytes, sizes) / target.copy_bytes_per_s * 1e6
         for node in (made.x, call)
     )
-    packed_us = _packing_us(made, mode, read_us, target, sizes)
-    summed_us = _sums_us(made, mode, target, sizes)
-    ours = _LAUNCHES_US + packed_us + max(summed_us, written_us)
+    if is_unpacked(made, mode):
+        columns = schedule_of(made, mode).columns
+        ours = _LAUNCHES_US + estimate_unpacked(made, columns, read_us + written_us, sizes)
+    else:
+        packed_us = _packing_us(made, mode, read_us, target, sizes)
+        summed_us = _sums_us(made, mode, target, sizes)
+        ours = _LAUNCHES_US + packed_us + max(summed_us, written_us)
     multiplied_us = number_at(made.windows.flops, sizes) / _library_rate(made, mode) * 1e6
     library = _LIBRARY_US + max(multiplied_us, (read_us + written_us) / _LIBRARY_SHARE)
     if not library_takes_channels_last(call):

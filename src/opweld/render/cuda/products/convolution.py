@@ -103,6 +103,8 @@ def _form_pieces(convolving: Convolving) -> set[str]:
     if convolving.depthwise:
         tiles = "TapTiles" if _is_made_to_measure(convolving.windows) else "AnyTaps"
         return {"DepthwiseForm", tiles}
+    if convolving.unpacked:
+        return {"OneTapTiles"}
     narrow = {"wgmma_half_64_typed"} if convolving.columns == 64 else set[str]()
     tiles = "JoinedTiles" if convolving.rows else "WindowTiles"
     return {tiles, MODES[convolving.mode], *narrow}
@@ -167,6 +169,8 @@ def _form(convolving: Convolving) -> str:
         return _planes_form(convolving.windows)
     if convolving.depthwise:
         return _depthwise_form(convolving.windows)
+    if convolving.unpacked:
+        return f"op::OneTapTiles<{convolving.columns}>"
     space = max(len(convolving.windows.out), 2)  # one axis is two, of which one is 1
     numbers = [space, convolving.columns]
     numbers += [convolving.rows] if convolving.rows else []
