@@ -148,9 +148,9 @@ BROKEN = {
     "values that are cut": ("? word + 0x1000u : word", "? word : word"),
     "sums that go on": ("before > 0 || step > 0", "1"),
     "the row 8 below": ("i % 2 * 1024", "0"),
-    "columns that do not exist": ("(kWhole && !kAlong) || first + j < columns", "true"),
-    "rows that do not exist": ("if (!kAlong && lane % 16 >= count) return;", ""),
-    "a row of the lane's own": ("shuffled(own, row)", "own"),
+    "columns that do not exist": ("if (kWhole || first + j < columns) put", "put"),
+    "rows that do not exist": ("if (row >= to.m - to.row) return;", ""),
+    "a row of the lane's own": ("shuffled(own, i + 2 * j)", "own"),
 }
 
 

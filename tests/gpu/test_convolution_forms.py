@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import ctypes
-import math
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 from tests.emulation.convolutions import (
     Case,
     Form,
     drawn,
-    numbers_of,
     require_as_exact,
     require_faithful,
     text,
     windows,
 )
+from tests.gpu.forms import on_the_device
 from tests.nvcc import build_cuda
-from torch import Tensor
 
 pytestmark = pytest.mark.gpu
 
@@ -98,39 +94,3 @@ def test_a_form_at_the_edges_of_tiles(builds: Builds, name: str, rows: int) -> N
     x, weight = case.operands
     found = on_the_device(builds[name].result(), form, case, x, weight, calls=200)
     require_as_exact(found, x, weight, case.how)
-
-
-def on_the_device(
-    library: ctypes.CDLL,
-    form: Form,
-    case: Case,
-    x: np.ndarray,
-    weight: np.ndarray,
-    calls: int = 10,
-) -> np.ndarray:
-    """Bit by bit the same in all calls; each element is handed over once."""
-    numbers = numbers_of(x, weight, case.how)
-    name = f"{form.name}_{1 if case.filters % 4 else 4}"
-    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-    bytes_ = ctypes.c_int64()
-    assert getattr(library, f"{name}_needs")(_address(numbers), ctypes.byref(bytes_), None) == 0
-    assert bytes_.value > 0
-    shape = (case.batch, *case.how.out(case.size, case.kernel), case.filters)
-    operands = [torch.from_numpy(each).cuda() for each in (x, weight)]
-    first: Tensor | None = None
-    for _ in range(calls):
-        result = torch.full(shape, math.nan, device="cuda")
-        times = torch.zeros(shape, dtype=torch.int32, device="cuda")
-        workspace = torch.full((bytes_.value,), 0xFF, dtype=torch.uint8, device="cuda")
-        given = [*operands, numbers, result, times, workspace]
-        assert getattr(library, name)(*map(_address, given), 1, 1, stream) == 0
-        torch.cuda.synchronize()
-        assert (times == 1).all()
-        first = result if first is None else first
-        assert torch.equal(result, first)
-    assert first is not None
-    return first.cpu().numpy()
-
-
-def _address(of: Tensor | np.ndarray) -> ctypes.c_void_p:
-    return ctypes.c_void_p(of.ctypes.data if isinstance(of, np.ndarray) else of.data_ptr())

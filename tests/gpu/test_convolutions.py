@@ -59,6 +59,15 @@ def transposed(arguments: str, example: str) -> str:
 MODELS = {
     "3 by 3": one("64, 96, 3, padding=1", "4, 64, 33, 29"),
     "pointwise": one("64, 256, 1", "4, 64, 28, 28"),
+    "long pointwise": one("512, 128, 1", "4, 512, 14, 14"),
+    "bottleneck": model(
+        "self.a, self.b = nn.Conv2d(256, 64, 1), nn.Conv2d(64, 64, 3, padding=1)\n"
+        "        self.c = nn.Conv2d(64, 256, 1, bias=False)",
+        "y = torch.relu(self.a(x))\n"
+        "        y = torch.relu(self.b(y))\n"
+        "        y = torch.relu(self.c(y) + x)",
+        "3, 256, 14, 14",
+    ),
     "strided": one("96, 64, 3, stride=2, padding=1", "3, 96, 35, 31"),
     "dilated": one("64, 64, 3, dilation=2, padding='same'", "2, 64, 24, 40"),
     "odd": one("37, 53, (3, 5), padding=(2, 0), stride=(1, 2)", "5, 37, 19, 27"),
@@ -240,7 +249,7 @@ def poison(device: torch.device) -> None:
 class TestErrors:
     def test_are_no_larger_than_eagers(self, built: dict[bool, SideBySide], name: str) -> None:
         module = built[True][name]
-        assert re.search("op::(Window|Joined)Tiles<op::Tf32", cuda_of(module))
+        assert re.search(r"op::((Window|Joined)Tiles<op::Tf32|OneTapTiles<\d)", cuda_of(module))
         new, old = models(module)
         found = require_as_exact_as_eager(new, old, inputs_of(module))
         # They are kernels of 11 bits, and no others.

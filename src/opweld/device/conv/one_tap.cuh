@@ -222,7 +222,7 @@ OPWELD_FN void sum_one_tap(float (&sums)[T::kTileN / 2], typename T::Memory& mem
     }
 }
 
-// @give_rows deps: EpilogueStore, RowsAt, load_vector, own_thread, takes_rows
+// @give_laid_out deps: EpilogueStore, RowsAt, load_vector, own_thread, takes_rows
 // What lane `from` has, of whole words.
 template <typename X>
 OPWELD_FN X shuffled(X value, int from) {
@@ -233,35 +233,51 @@ OPWELD_FN X shuffled(X value, int from) {
     memcpy(&value, words, sizeof(X));
     return value;
 }
-// A warp's part of a tile to `put(row, column, values)`, from where it lies in shared memory, 4
-// columns at once or, with kLanes 1, one by one. `row` is what `row_at` says of one. A lane has a
-// row of its own, so that neighbours are those of one column; with kAlong half of the lanes have
-// one row, of which the lane of that number says what `row_at` does. With kWhole of eight
-// columns there are all or none, and kAlong all rows: nothing branches, and what is read is under
-// way together.
-template <bool kAlong, bool kWhole, int kLanes, typename Index, int kPitch, typename RowAt,
-          typename Put>
-OPWELD_FN void give_rows(const float (&rows)[16][kPitch], const RowsAt& to, int column,
-                         const RowAt& row_at, const Put& put) {
-    const int lane = own_thread() % 32, count = min(to.m - to.row, 16), columns = to.n - column;
-    const int last = max(count - 1, 0), turns = kWhole && !kAlong ? min(columns / 8, 8) : 8;
-    if (!kAlong && lane % 16 >= count) return;
-    const auto own = row_at(Index(to.first_row) + Index(to.row + min(lane % 16, last)));
-#pragma unroll(kWhole ? 4 : 1)
-    for (int i = 0; i < turns; ++i) {
-        const int row = kAlong ? 2 * i + lane / 16 : lane % 16;
-        const int first = kAlong ? lane % 16 * 4 : 8 * i + lane / 16 * 4;
-        const auto at = kAlong ? shuffled(own, row) : own;
+// A warp's part of a tile to `put(rows, column, values)`, from where it lies in shared memory: 4
+// columns of 4 rows at once, by half of the lanes those of one row. `row` is what `row_at` says of
+// one, once for all. There are all rows, and whole fours of columns.
+template <typename Index, int kPitch, typename RowAt, typename Put>
+OPWELD_FN void give_along_rows(const float (&rows)[16][kPitch], const RowsAt& to, int column,
+                               const RowAt& row_at, const Put& put) {
+    const int lane = own_thread() % 32, first = lane % 16 * 4;
+    const auto own = row_at(Index(to.first_row) + Index(to.row + lane % 16));
+#pragma unroll 1
+    for (int i = lane / 16; i < 16; i += 8) {
+        decltype(row_at(Index())) at[4];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) at[j] = shuffled(own, i + 2 * j);
+        const auto values = [&](int j) { return load_vector<4>(&rows[i + 2 * j][first]); };
+        if (column + first < to.n) put(at, Index(column + first), values);
+    }
+}
+// The same one by one, by lanes that have a row each, so that neighbours are those of one column;
+// with kWhole of eight columns there are all or none. What is read for kTurns times 4 columns is
+// under way together.
+template <bool kWhole, int kTurns, typename Index, int kPitch, typename RowAt, typename Put>
+OPWELD_FN void give_across_rows(const float (&rows)[16][kPitch], const RowsAt& to, int column,
+                                const RowAt& row_at, const Put& put) {
+    const int lane = own_thread() % 32, row = lane % 16, columns = min(to.n - column, 64);
+    if (row >= to.m - to.row) return;
+    const auto at = row_at(Index(to.first_row) + Index(to.row + row));
+#pragma unroll(kTurns)
+    for (int first = lane / 16 * 4; first < columns; first += 8) {
         const auto staged = load_vector<4>(&rows[row][first]);
 #pragma unroll
-        for (int j = 0; j < 4; j += kLanes) {
-            float values[kLanes];
-#pragma unroll
-            for (int k = 0; k < kLanes; ++k) values[k] = staged.lane[j + k];
-            const bool has_row = kWhole || !kAlong || row < count;
-            const bool has_column = (kWhole && !kAlong) || first + j < columns;
-            if (has_row && has_column) put(at, Index(column + first + j), values);
+        for (int j = 0; j < 4; ++j) {
+            const float value[1] = {staged.lane[j]};
+            if (kWhole || first + j < columns) put(at, Index(column + first + j), value);
         }
+    }
+}
+// The same to the parts of sums.
+template <int kPitch>
+OPWELD_FN void give_parts(const float (&rows)[16][kPitch], const RowsAt& to, int column,
+                          float* parts) {
+    const int count = min(to.m - to.row, 16), columns = min(to.n - column, 64);
+    for (int i = own_thread() % 32; i < 16 * 64; i += 32) {
+        const int64_t row = to.first_row + to.row + i / 64;
+        if (i / 64 < count && i % 64 < columns)
+            __stcg(parts + row * to.n + column + i % 64, rows[i / 64][i % 64]);
     }
 }
 // Lays out 64 columns of what a warp has summed, from register kFirst on.
@@ -276,40 +292,46 @@ OPWELD_FN void lay_out(const float (&sums)[kCount], float (&rows)[16][kPitch]) {
     }
     __syncwarp();
 }
+// As many as there are registers for: more than a bias takes one turn after the other.
+template <typename Epilogue>
+constexpr int turns_together() {
+    if constexpr (takes_rows<Epilogue>) return Epilogue::kOperands > 3 ? 1 : 4;
+    else return 1;
+}
 // What is laid out to the epilogue, or to the parts of sums.
 template <int kPitch, typename Epilogue>
 OPWELD_FN void give_laid_out(const float (&rows)[16][kPitch], const EpilogueStore<Epilogue>& sink,
                              const RowsAt& to, int column) {
-    const auto flat = [&](auto row) { return row * decltype(row)(to.n); };
     const auto row_at = [&](auto row) {
         if constexpr (takes_rows<Epilogue>) return sink.epilogue.row_at(row);
-        else return flat(row);
+        else return row * decltype(row)(to.n);
     };
     const auto put = [&](const auto& row, auto at, const auto& values) {
         if constexpr (takes_rows<Epilogue>) sink.epilogue.template give<true>(row, at, values);
         else sink.epilogue(row + at, values);
     };
+    const auto put_rows = [&](const auto& rows, auto at, const auto& values) {
+        if constexpr (takes_rows<Epilogue>) sink.epilogue.template give_rows<4>(rows, at, values);
+        else
+            for (int i = 0; i < 4; ++i) put(rows[i], at, values(i).lane);
+    };
     if (sink.parts) {
-        const auto put_part = [&](int64_t row, int64_t at, const float(&value)[1]) {
-            __stcg(sink.parts + row + at, value[0]);
-        };
-        give_rows<true, false, 1, int64_t>(rows, to, column, flat, put_part);
-        return;
-    }
-    if (!sink.narrow || to.n % 8 != 0) {
-        give_rows<false, false, 1, uint64_t>(rows, to, column, row_at, put);
-        return;
-    }
-    if constexpr (Epilogue::kLanes == 4) {
-        if (sink.paired && to.m - to.row >= 16) {
-            give_rows<true, true, 4, uint32_t>(rows, to, column, row_at, put);
-            return;
+        give_parts(rows, to, column, sink.parts);
+    } else if (!sink.narrow || to.n % 8 != 0) {
+        give_across_rows<false, 1, uint64_t>(rows, to, column, row_at, put);
+    } else {
+        if constexpr (Epilogue::kLanes == 4) {
+            if (sink.paired && to.m - to.row >= 16) {
+                give_along_rows<uint32_t>(rows, to, column, row_at, put_rows);
+                return;
+            }
         }
+        constexpr int kTurns = turns_together<Epilogue>();
+        give_across_rows<true, kTurns, uint32_t>(rows, to, column, row_at, put);
     }
-    give_rows<false, true, 1, uint32_t>(rows, to, column, row_at, put);
 }
 
-// @one_tap_kernel deps: OneTapLoader, dependents, give_rows, make_stages, sum_one_tap
+// @one_tap_kernel deps: OneTapLoader, dependents, give_laid_out, make_stages, sum_one_tap
 // `m` pixels of `n` filters.
 template <typename T, typename Epilogue>
 static __global__ void __launch_bounds__(T::kThreads, T::kResident)

@@ -12,6 +12,7 @@ template <typename F, typename... X>
 struct ElementEpilogue<F, Types<X...>> {
     static constexpr int kLanes = F::kWidth, kLast = F::kRank - 1;
     static constexpr bool kTakesRows = true;
+    static constexpr int kOperands = sizeof...(X);  // and results
     ElementLayout<F::kRank, sizeof...(X)> all;
     bool across;  // neighbours in memory are those of different rows
 
@@ -73,18 +74,60 @@ struct ElementEpilogue<F, Types<X...>> {
     __device__ __forceinline__ void give(const RowStarts<Index>& row, Index column,
                                          const float (&values)[n],
                                          std::index_sequence<k...>) const {
-        [&](auto... x) {
-            [&](auto... found) {
+        give_fetched<packed>(row, column, values, std::index_sequence<k...>(),
+                             fetch<n, packed, X>(element_row<X>(k, row), column)...);
+    }
+    template <bool packed, int n, typename Index, size_t... k, typename... Found>
+    __device__ __forceinline__ void give_fetched(const RowStarts<Index>& row, Index column,
+                                                 const float (&values)[n],
+                                                 std::index_sequence<k...>, Found... found) const {
 #pragma unroll
-                for (int i = 0; i < n; ++i) F::of(values[i], found.value[i]...);
-                (store<n, packed>(x, column, found), ...);
-            }(fetch<n, packed, X>(x, column)...);
-        }(ElementRow<typename X::T, Index>{static_cast<typename X::T*>(all.data[k]) + row.of[k],
-                                           Index(all.strides[0][k])}...);
+        for (int i = 0; i < n; ++i) F::of(values[i], found.value[i]...);
+        (store<n, packed>(element_row<X>(k, row), column, found), ...);
+    }
+    template <typename Y, typename Index>
+    __device__ __forceinline__ ElementRow<typename Y::T, Index> element_row(
+        size_t k, const RowStarts<Index>& row) const {
+        return {static_cast<typename Y::T*>(all.data[k]) + row.of[k], Index(all.strides[0][k])};
+    }
+    // n columns of several rows, packed in memory: all that is read is under way together, what is
+    // of columns alone once. `values(i)` are those of row i.
+    template <int n, int kRows, typename Index, typename Values>
+    __device__ __forceinline__ void give_rows(const RowStarts<Index> (&rows)[kRows], Index column,
+                                              const Values& values) const {
+        give_rows<n>(rows, column, values, std::make_index_sequence<sizeof...(X)>());
+    }
+    template <int n, int kRows, typename Index, typename Values, size_t... k>
+    __device__ __forceinline__ void give_rows(const RowStarts<Index> (&rows)[kRows], Index column,
+                                              const Values& values,
+                                              std::index_sequence<k...> all_of_them) const {
+        [&](const auto&... found) {
+#pragma unroll
+            for (int i = 0; i < kRows; ++i)
+                give_fetched<true>(rows[i], column, values(i).lane, all_of_them, found.of(i)...);
+        }(fetch_rows<n, X>(k, rows, column)...);
+    }
+    template <int n, typename Y, int kRows, typename Index>
+    __device__ __forceinline__ auto fetch_rows(size_t k, const RowStarts<Index> (&rows)[kRows],
+                                               Index column) const {
+        FetchedRows<Y, kRows, n> found;
+#pragma unroll
+        for (int i = 0; i < found.kCount; ++i)
+            found.row[i] = fetch<n, true, Y>(element_row<Y>(k, rows[i]), column);
+        return found;
     }
     // It is the same in all rows: what is computed of it alone is computed once for several.
     template <typename Y>
     static constexpr bool is_of_columns = Y::kRank == 1 && Y::kAxis[0] == kLast;
+
+    // Some columns of an operand in several rows, or in all.
+    template <typename Y, int kRows, int n>
+    struct FetchedRows {
+        static constexpr int kCount = is_of_columns<Y> ? 1 : kRows;
+        Pack<std::remove_const_t<typename Y::T>, n> row[kCount];
+
+        __device__ __forceinline__ const auto& of(int i) const { return row[kCount == 1 ? 0 : i]; }
+    };
 
     // Without a branch, so that what is at hand for several rows is read at once.
     template <int n, bool packed, typename Y, typename T, typename Index>
