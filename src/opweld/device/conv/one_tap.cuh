@@ -292,12 +292,11 @@ OPWELD_FN void lay_out(const float (&sums)[kCount], float (&rows)[16][kPitch]) {
     }
     __syncwarp();
 }
-// As many as there are registers for: more than a bias takes one turn after the other.
+// As many as there are registers for: what takes more than a bias goes turn by turn.
+template <typename Epilogue, bool kKnown = takes_rows<Epilogue>>
+constexpr int kTurnsTogether = 1;
 template <typename Epilogue>
-constexpr int turns_together() {
-    if constexpr (takes_rows<Epilogue>) return Epilogue::kOperands > 3 ? 1 : 4;
-    else return 1;
-}
+constexpr int kTurnsTogether<Epilogue, true> = Epilogue::kOperands > 3 ? 1 : 4;
 // What is laid out to the epilogue, or to the parts of sums.
 template <int kPitch, typename Epilogue>
 OPWELD_FN void give_laid_out(const float (&rows)[16][kPitch], const EpilogueStore<Epilogue>& sink,
@@ -326,7 +325,7 @@ OPWELD_FN void give_laid_out(const float (&rows)[16][kPitch], const EpilogueStor
                 return;
             }
         }
-        constexpr int kTurns = turns_together<Epilogue>();
+        constexpr int kTurns = kTurnsTogether<Epilogue>;
         give_across_rows<true, kTurns, uint32_t>(rows, to, column, row_at, put);
     }
 }
