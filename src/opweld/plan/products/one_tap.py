@@ -9,9 +9,10 @@ from ...ir.plan import ConvolutionSchedule, Sizes, number_at
 
 # The copy engine moves rows of whole 16 bytes: channels of a pixel, or pixels of a channel.
 _ALIGNED = 4
-# For more filters pixels are read so often that packing them once takes less: of 256 channels and
-# 1024 filters the two are as fast (28x28, 14x14, 32 images; H200, 2026-11-29).
-_MOST_FILTERS = 1024
+# Each tile of filters reads its pixels again, so that for very many packing them once takes less.
+# For 1024 (of 256 channels, 14x14, 32 images; H200, 2026-11-29) it took 24.7 us, and packed 27.8,
+# with channels last, 33.8 and 31 with channels first; more were not tried.
+_MOST_FILTERS = 2048
 # Up to so many channels a tile is hardly more than its end: those of 64 filters end while others
 # are summed, and took 47.9 us where 128 took 52.1 (64 channels, 256 filters). Of 1024 channels it
 # was 30.1 and 22.9.
