@@ -38,7 +38,7 @@ def on_the_device(
         torch.cuda.synchronize()
         assert (times == 1).all()
         first = result if first is None else first
-        assert torch.equal(result, first)
+        assert torch.equal(result.view(torch.int32), first.view(torch.int32))  # of NaN, too
     assert first is not None
     return first.cpu().numpy()
 
