@@ -54,6 +54,23 @@ MODELS = {
         "return F.gelu(self.conv(x) + x)",
         "2, 36, 7, 9",
     ),
+    "bottleneck": source(
+        """self.a, self.na = nn.Conv2d(72, 40, 1, bias=False), nn.BatchNorm2d(40)
+        self.b, self.nb = nn.Conv2d(40, 72, 1), nn.BatchNorm2d(72)
+        self.c = nn.Conv2d(72, 36, 1)
+        _ = [(nn.init.uniform_(each.running_mean), nn.init.uniform_(each.running_var, 0.5, 2.0))
+        for each in (self.na, self.nb)]
+        _ = [nn.init.uniform_(p) for each in (self.na, self.nb) for p in each.parameters()]""",
+        """y = torch.relu(self.na(self.a(x)))
+        y = torch.relu(self.nb(self.b(y)) + x)
+        return self.c(y) * torch.sigmoid(y.mean((2, 3), keepdim=True))[:, :36]""",
+        "2, 72, 6, 10",
+    ),
+    "line of one tap": source(
+        "self.a, self.b = nn.Conv1d(36, 132, 1), nn.Conv1d(132, 36, 1)",
+        "return self.b(F.gelu(self.a(x))) + x",
+        "3, 36, 68",
+    ),
     "paddings": source(
         """self.wide = nn.Conv2d(33, 40, 3, stride=2, padding=(1, 0))
         self.each = nn.Conv2d(40, 40, 3, groups=40)
@@ -71,10 +88,10 @@ MODELS = {
     ),
 }
 NUM_CONVOLUTIONS = {"gate": 1, "line": 3, "volume": 3, "plane": 1, "residual": 1}
-NUM_CONVOLUTIONS |= {"paddings": 3, "causal": 2}
+NUM_CONVOLUTIONS |= {"paddings": 3, "causal": 2, "bottleneck": 3, "line of one tap": 2}
 
 
-QUICK = ("gate", "line", "plane", "residual", "paddings", "causal")
+QUICK = ("gate", "line", "plane", "residual", "paddings", "causal", "bottleneck", "line of one tap")
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +114,12 @@ def test_results_are_near_float64(pair: Pair, batch: int) -> None:
     require_near_float64(pair, batch, NUM_CONVOLUTIONS[pair.name])
 
 
-@pytest.mark.parametrize("pair", ["plane", "residual"], indirect=True)
+@pytest.mark.parametrize("pair", ["bottleneck", "line of one tap"], indirect=True)
+def test_those_of_one_tap_are_not_packed(pair: Pair) -> None:
+    assert "OneTapTiles" in pair.text and "WindowTiles" not in pair.text
+
+
+@pytest.mark.parametrize("pair", ["plane", "residual", "bottleneck"], indirect=True)
 def test_images_lie_as_eagers(pair: Pair) -> None:
     original, new = pair.models()
     (x,) = pair.inputs(3)
