@@ -133,6 +133,9 @@ def test_what_the_copy_engine_does_not_take(last: bool) -> None:
     for shift in (1, 2, 3):
         found = convolve(laid_out(x, last), weight, what.how, form=NARROW, shift=shift)[0]
         np.testing.assert_array_equal(found, expected)
+    same = np.broadcast_to(laid_out(x, last)[:1], x.shape)  # images that lie in one place
+    found = convolve(same, weight, what.how, form=NARROW)[0]
+    np.testing.assert_array_equal(found, convolve(same, weight, what.how, form=CHAIN)[0])
     odd = case(2, 35, (5, 7), 20)
     x, weight = odd.operands
     found = convolve(laid_out(x, last), weight, odd.how, form=NARROW)[0]
