@@ -99,7 +99,7 @@ def text(form: Form, lanes: tuple[int, ...] = (1, 4)) -> str:
     users = [EPILOGUE, CHAINS, *launchers]
     needed = ["TensorView", "Windows", "launch_fma_product", "product_of_windows"]
     if form.mode == "Unpacked":
-        needed += [form.tiles]
+        needed += [form.tiles, f"wgmma_tf32_{form.columns}"]
     elif form.mode != "Chain":
         needed += [form.tiles, form.mode]
         needed += ["wgmma_half_64_typed"] if form.columns == 64 else []

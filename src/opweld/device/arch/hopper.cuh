@@ -315,7 +315,7 @@ struct Type {};
     wgmma(sums, a, b, add);
 }
 
-// @wgmma_tf32_64 deps: wgmma_operands
+// @wgmma_tf32_64 deps: Type, wgmma_operands
 #define OPWELD_WGMMA_TF32_64                                \
     "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {" \
     "%0, %1, %2, %3, %4, %5, %6, %7, "                      \
@@ -325,8 +325,8 @@ struct Type {};
 // sums[64, 64] += a[64, 8] b[64, 8]^T over one warpgroup, of float32 values rounded to 11 bits, b
 // in shared memory; where `add` is 0 the sums begin anew. They lie as those of halves do. words[i]
 // of a thread has row 16 warp + lane / 4 + 8 (i % 2), column lane % 4 + 4 (i / 2) of a.
-[[maybe_unused]] OPWELD_FN void wgmma_tf32(float (&sums)[32], const uint32_t (&a)[4], uint64_t b,
-                                           int add) {
+[[maybe_unused]] OPWELD_FN void wgmma_tf32(Type<float>, float (&sums)[32], const uint32_t (&a)[4],
+                                           uint64_t b, int add) {
     asm volatile(
         "{\n"
         ".reg .pred add;\n"
@@ -337,7 +337,7 @@ struct Type {};
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
 }
 
-// @wgmma_tf32_128 deps: wgmma_operands
+// @wgmma_tf32_128 deps: Type, wgmma_operands
 #define OPWELD_WGMMA_TF32_128                                \
     "wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 {" \
     "%0, %1, %2, %3, %4, %5, %6, %7, "                       \
@@ -349,8 +349,8 @@ struct Type {};
     "%48, %49, %50, %51, %52, %53, %54, %55, "               \
     "%56, %57, %58, %59, %60, %61, %62, %63}, "
 // The same of 128 columns.
-[[maybe_unused]] OPWELD_FN void wgmma_tf32(float (&sums)[64], const uint32_t (&a)[4], uint64_t b,
-                                           int add) {
+[[maybe_unused]] OPWELD_FN void wgmma_tf32(Type<float>, float (&sums)[64], const uint32_t (&a)[4],
+                                           uint64_t b, int add) {
     asm volatile(
         "{\n"
         ".reg .pred add;\n"

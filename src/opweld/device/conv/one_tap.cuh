@@ -184,7 +184,7 @@ struct PixelWords {
     }
 };
 
-// @sum_one_tap deps: PixelWords, Ring, tile_descriptor, wgmma_order, wgmma_tf32_64, wgmma_tf32_128
+// @sum_one_tap deps: PixelWords, Ring, Type, tile_descriptor, wgmma_order
 // A warpgroup's part of a tile, 64 pixels: those of one stage are taken while products of the one
 // before are under way.
 template <typename T>
@@ -205,7 +205,7 @@ OPWELD_FN void sum_one_tap(float (&sums)[T::kTileN / 2], typename T::Memory& mem
         wgmma_fence();
 #pragma unroll
         for (int step = 0; step < 4; ++step) {
-            wgmma_tf32(sums, words[step], b + 2 * step, before > 0 || step > 0);
+            wgmma_tf32(Type<float>(), sums, words[step], b + 2 * step, before > 0 || step > 0);
         }
         wgmma_commit();
         ring.advance();

@@ -104,7 +104,7 @@ def _form_pieces(convolving: Convolving) -> set[str]:
         tiles = "TapTiles" if _is_made_to_measure(convolving.windows) else "AnyTaps"
         return {"DepthwiseForm", tiles}
     if convolving.unpacked:
-        return {"OneTapTiles"}
+        return {"OneTapTiles", f"wgmma_tf32_{convolving.columns}"}
     narrow = {"wgmma_half_64_typed"} if convolving.columns == 64 else set[str]()
     tiles = "JoinedTiles" if convolving.rows else "WindowTiles"
     return {tiles, MODES[convolving.mode], *narrow}
