@@ -289,7 +289,7 @@ _ASM = re.compile(
 _OPERAND = re.compile(r'(?:"[=+]?[a-z]"|OPWELD_\d+)\s*\(')
 # It keeps the compiler from moving a value, and does nothing.
 _PIN = re.compile(r'asm volatile\(""[^;]*\);')
-_MACRO = re.compile(r'#define (OPWELD_\w+) *\\\n\s*"([\w.:]+)')
+_MACRO = re.compile(r'#define (OPWELD_\w+) *(?:\\\n)?\s*"([\w.:]+)')
 # One that is given the type of both operands.
 _TYPED = re.compile(
     r'#define (OPWELD_\w+)\(type\)(?:[^"]*"[^"]*")*?[^"]*"(wgmma[\w.]+)" type "." type'

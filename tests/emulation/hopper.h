@@ -31,11 +31,15 @@ size_t block_in_cluster();
 unsigned blocks_of_cluster();
 void await_products(int open);
 
-inline RowPair row_pair(uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3) {
-    struct Words {
-        uint32_t word[4];
-    };
-    const Words* lanes = gathered(Words{{w0, w1, w2, w3}}) + thread_number() % 32 / 4 * 4;
+struct Words {
+    uint32_t word[4];
+};
+// Those of the four lanes that have this lane's two rows.
+inline const Words* words_of_rows(const Words& own) {
+    return gathered(own) + thread_number() % 32 / 4 * 4;
+}
+inline RowPair row_pair(const Words& own) {
+    const Words* lanes = words_of_rows(own);
     RowPair rows;
     for (int j = 0; j < 2; ++j)
         for (int k = 0; k < 16; ++k) {
@@ -46,11 +50,8 @@ inline RowPair row_pair(uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3) {
 }
 // The same of 8 float32 values, whose last 13 bits the tensor cores do not read.
 inline float tf32_of(uint32_t word) { return bits<float>(word & ~0x1fffu); }
-inline RowPair row_pair_tf32(uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3) {
-    struct Words {
-        uint32_t word[4];
-    };
-    const Words* lanes = gathered(Words{{w0, w1, w2, w3}}) + thread_number() % 32 / 4 * 4;
+inline RowPair row_pair_tf32(const Words& own) {
+    const Words* lanes = words_of_rows(own);
     RowPair rows{};
     for (int j = 0; j < 2; ++j)
         for (int k = 0; k < 8; ++k) rows.value[j][k] = tf32_of(lanes[k % 4].word[k / 4 * 2 + j]);
@@ -105,7 +106,7 @@ inline void wgmma_mma_async_sync_aligned_m64n64k16_f32_f16_f16(float* sums, int,
 inline void wgmma_mma_async_sync_aligned_m64n64k16_f32_f16_f16(float* sums, int, uint32_t a0,
                                                                uint32_t a1, uint32_t a2,
                                                                uint32_t a3, uint64_t b, int add) {
-    const emulation::RowPair rows = emulation::row_pair(a0, a1, a2, a3);
+    const emulation::RowPair rows = emulation::row_pair({{a0, a1, a2, a3}});
     emulation::start_product(sums, 64, &rows, 0, b, add != 0);
 }
 // The registers of 128 columns come as two halves of one array.
@@ -116,13 +117,13 @@ inline void wgmma_mma_async_sync_aligned_m64n128k16_f32_f16_f16(float* sums, int
 inline void wgmma_mma_async_sync_aligned_m64n64k8_f32_tf32_tf32(float* sums, int, uint32_t a0,
                                                                 uint32_t a1, uint32_t a2,
                                                                 uint32_t a3, uint64_t b, int add) {
-    const emulation::RowPair rows = emulation::row_pair_tf32(a0, a1, a2, a3);
+    const emulation::RowPair rows = emulation::row_pair_tf32({{a0, a1, a2, a3}});
     emulation::start_product(sums, 64, &rows, 0, b, add != 0, true);
 }
 inline void wgmma_mma_async_sync_aligned_m64n128k8_f32_tf32_tf32(float* sums, int, float*, int,
                                                                  uint32_t a0, uint32_t a1,
                                                                  uint32_t a2, uint32_t a3,
                                                                  uint64_t b, int add) {
-    const emulation::RowPair rows = emulation::row_pair_tf32(a0, a1, a2, a3);
+    const emulation::RowPair rows = emulation::row_pair_tf32({{a0, a1, a2, a3}});
     emulation::start_product(sums, 128, &rows, 0, b, add != 0, true);
 }

@@ -108,12 +108,36 @@ class TestOneTap:
         require_what_is_not_finite(form, last=last)
 
 
+def require_long_sums_of_one_sign(**options: Any) -> None:
+    """As exact as rounded operands: what the tensor cores cut off would all have one sign."""
+    random = np.random.default_rng(3)
+    x, weight = random.random((1, 2048, 32), np.float32), random.random((20, 2048, 1), np.float32)
+    found, _ = convolve(channels_last(x), weight, windows(1), form=WIDE, **options)
+    a, b = matrices(x, weight, windows(1))
+    of_rounding = error(exact(rounded_away(a), rounded_away(b)), a, b)
+    assert error(found.reshape(1, -1, 20), a, b) <= 1.05 * of_rounding
+
+
+def test_long_sums_of_one_sign() -> None:
+    require_long_sums_of_one_sign(multiprocessors=1)
+
+
+def test_sums_that_are_not_promoted_are_noticed() -> None:
+    before = "kPromotes = kResident == 1"
+    source = text(WIDE)
+    assert before in source
+    with pytest.raises(AssertionError):
+        require_long_sums_of_one_sign(
+            multiprocessors=1, source=source.replace(before, "kPromotes = false")
+        )
+
+
 def test_images_of_one_pixel_are_pixels_of_one_image() -> None:
     for last in (True, False):
         require(case(130, 36, (1, 1), 20), NARROW, last=last)
 
 
-def test_pixels_that_lie_apart() -> None:
+def test_strided_pixels() -> None:
     """Rows of pixels with gaps are boxes of each image; the float32 kernel takes what is left."""
     what = case(3, 36, (7, 5), 20)
     x, weight = what.operands

@@ -4,11 +4,28 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
+import pytest
 import torch
-from tests.emulation.convolutions import Case, Form, numbers_of
+from tests.emulation.convolutions import Case, Form, numbers_of, text
+from tests.nvcc import build_cuda
 from torch import Tensor
+
+Builds = dict[str, Future[ctypes.CDLL]]
+
+
+def built_side_by_side(
+    forms: Mapping[str, Form], directories: pytest.TempPathFactory
+) -> Iterator[Builds]:
+    """A library of each form, as a fixture."""
+    with ThreadPoolExecutor(len(forms)) as pool:
+        yield {
+            name: pool.submit(build_cuda, text(form), directories.mktemp(form.name))
+            for name, form in forms.items()
+        }
 
 
 def on_the_device(

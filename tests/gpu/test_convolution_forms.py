@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from tests.emulation.convolutions import (
@@ -15,11 +12,9 @@ from tests.emulation.convolutions import (
     drawn,
     require_as_exact,
     require_faithful,
-    text,
     windows,
 )
-from tests.gpu.forms import on_the_device
-from tests.nvcc import build_cuda
+from tests.gpu.forms import Builds, built_side_by_side, on_the_device
 
 pytestmark = pytest.mark.gpu
 
@@ -44,21 +39,10 @@ FORMS = {
 }
 
 
-Builds = dict[str, Future[ctypes.CDLL]]
-
-
 @pytest.fixture(scope="module")
 def builds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builds]:
     """A library of each form; all are built side by side."""
-    with ThreadPoolExecutor(len(FORMS)) as pool:
-        yield {
-            name: pool.submit(_built, form, tmp_path_factory.mktemp(form.name))
-            for name, form in FORMS.items()
-        }
-
-
-def _built(form: Form, directory: Path) -> ctypes.CDLL:
-    return build_cuda(text(form), directory)
+    yield from built_side_by_side(FORMS, tmp_path_factory)
 
 
 @pytest.mark.parametrize("name", FORMS)

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from tests.emulation.convolutions import Case, Form, channels_last, normal, text, windows
+from tests.emulation.convolutions import Case, Form, channels_last, normal, windows
 from tests.emulation.test_one_tap import CUDA_NAN, FORMS, laid_out, require_of_tf32
-from tests.gpu.forms import on_the_device
-from tests.nvcc import build_cuda
+from tests.gpu.forms import Builds, built_side_by_side, on_the_device
 
 pytestmark = pytest.mark.gpu
-
-Builds = dict[str, Future[ctypes.CDLL]]
 
 
 @pytest.fixture(scope="module")
 def builds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builds]:
     """A library of each form; all are built side by side."""
-    with ThreadPoolExecutor(len(FORMS)) as pool:
-        yield {
-            name: pool.submit(build_cuda, text(form), tmp_path_factory.mktemp(form.name))
-            for name, form in FORMS.items()
-        }
+    yield from built_side_by_side(FORMS, tmp_path_factory)
 
 
 @pytest.mark.parametrize("last", [True, False], ids=["channels last", "channels first"])

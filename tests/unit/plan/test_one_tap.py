@@ -75,6 +75,7 @@ def test_what_is_packed_still() -> None:
     ("channels", "filters", "columns"),
     [
         (256, 64, 64),
+        (260, 64, 128),  # long sums
         (256, 68, 128),
         (48, 96, 128),
         (64, 128, 128),
@@ -83,7 +84,9 @@ def test_what_is_packed_still() -> None:
         (1024, 256, 128),
     ],
 )
-def test_wide_tiles_for_long_sums(channels: int, filters: int, columns: int) -> None:
+def test_wide_tiles_for_many_filters_and_long_sums(
+    channels: int, filters: int, columns: int
+) -> None:
     expected = ConvolutionSchedule(Mode.TF32, columns, 4, unpacked=True)
     assert schedule_of(made(channels, (28, 28), filters), Mode.TF32) == expected
     assert str(expected).endswith(f"{columns} filters a tile, pixels as they lie, vector width 4")

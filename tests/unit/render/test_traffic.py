@@ -12,6 +12,7 @@ import pytest
 from tests.emulation.emulate import emulate
 from tests.kernels import library
 from tests.reduction_kernels import reduction_of
+from tests.unit.plan.convolving import TF32, conv
 from tests.unit.plan.plans import BATCH, Make, graph
 
 from opweld import device
@@ -144,6 +145,16 @@ def test_a_linear_splits_its_operand_and_reads_the_copies():
     assert held.moved_bytes == (x + x) + x + weight + bias + y
     live = linear(weight_cache=False)
     assert live.moved_bytes == held.moved_bytes + 3 * weight + weight
+
+
+def test_a_convolution_of_one_tap_rounds_its_filters_and_copies_nothing_else():
+    m = Make()
+    y = conv(m, m.x("x", BATCH, 64, 28, 28), 96, (1, 1))
+    plan = make_plan(graph(m.relu(y)), SM_90A, conditions=replace(TF32, sizes=SIZES))
+    (group,) = with_traffic(plan, lower(plan), SM_90A, SIZES).groups
+    x, weight, result = 4 * 300 * 64 * 784, 4 * 96 * 64, 4 * 300 * 96 * 784
+    must = x + weight + result
+    assert group.traffic == Traffic(must, must + 2 * weight)
 
 
 def test_a_small_product_writes_and_reads_partial_sums():

@@ -272,13 +272,16 @@ struct Type {};
         "+f"(d[i + 6]), "+f"(d[i + 7])
 #define OPWELD_32(d, i) OPWELD_8(d, i), OPWELD_8(d, i + 8), OPWELD_8(d, i + 16), OPWELD_8(d, i + 24)
 
-// @wgmma_text_64 deps:
-#define OPWELD_WGMMA_64                                    \
-    "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" \
-    "%0, %1, %2, %3, %4, %5, %6, %7, "                     \
-    "%8, %9, %10, %11, %12, %13, %14, %15, "               \
-    "%16, %17, %18, %19, %20, %21, %22, %23, "             \
+// @wgmma_sums_64 deps:
+// a thread's registers of 64 columns
+#define OPWELD_SUMS_64                         \
+    "{%0, %1, %2, %3, %4, %5, %6, %7, "        \
+    "%8, %9, %10, %11, %12, %13, %14, %15, "   \
+    "%16, %17, %18, %19, %20, %21, %22, %23, " \
     "%24, %25, %26, %27, %28, %29, %30, %31}, "
+
+// @wgmma_text_64 deps: wgmma_sums_64
+#define OPWELD_WGMMA_64 "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 " OPWELD_SUMS_64
 
 // @wgmma_half_64 deps: wgmma_operands, wgmma_text_64
 // sums[64, 64] += a[64, 16] b[64, 16]^T over one warpgroup, b in shared memory; where `add` is 0
@@ -315,13 +318,8 @@ struct Type {};
     wgmma(sums, a, b, add);
 }
 
-// @wgmma_tf32_64 deps: Type, wgmma_operands
-#define OPWELD_WGMMA_TF32_64                                \
-    "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {" \
-    "%0, %1, %2, %3, %4, %5, %6, %7, "                      \
-    "%8, %9, %10, %11, %12, %13, %14, %15, "                \
-    "%16, %17, %18, %19, %20, %21, %22, %23, "              \
-    "%24, %25, %26, %27, %28, %29, %30, %31}, "
+// @wgmma_tf32_64 deps: Type, wgmma_operands, wgmma_sums_64
+#define OPWELD_WGMMA_TF32_64 "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 " OPWELD_SUMS_64
 // sums[64, 64] += a[64, 8] b[64, 8]^T over one warpgroup, of float32 values rounded to 11 bits, b
 // in shared memory; where `add` is 0 the sums begin anew. They lie as those of halves do. words[i]
 // of a thread has row 16 warp + lane / 4 + 8 (i % 2), column lane % 4 + 4 (i / 2) of a.
@@ -337,17 +335,20 @@ struct Type {};
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
 }
 
-// @wgmma_tf32_128 deps: Type, wgmma_operands
-#define OPWELD_WGMMA_TF32_128                                \
-    "wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 {" \
-    "%0, %1, %2, %3, %4, %5, %6, %7, "                       \
-    "%8, %9, %10, %11, %12, %13, %14, %15, "                 \
-    "%16, %17, %18, %19, %20, %21, %22, %23, "               \
-    "%24, %25, %26, %27, %28, %29, %30, %31, "               \
-    "%32, %33, %34, %35, %36, %37, %38, %39, "               \
-    "%40, %41, %42, %43, %44, %45, %46, %47, "               \
-    "%48, %49, %50, %51, %52, %53, %54, %55, "               \
+// @wgmma_sums_128 deps:
+#define OPWELD_SUMS_128                        \
+    "{%0, %1, %2, %3, %4, %5, %6, %7, "        \
+    "%8, %9, %10, %11, %12, %13, %14, %15, "   \
+    "%16, %17, %18, %19, %20, %21, %22, %23, " \
+    "%24, %25, %26, %27, %28, %29, %30, %31, " \
+    "%32, %33, %34, %35, %36, %37, %38, %39, " \
+    "%40, %41, %42, %43, %44, %45, %46, %47, " \
+    "%48, %49, %50, %51, %52, %53, %54, %55, " \
     "%56, %57, %58, %59, %60, %61, %62, %63}, "
+
+// @wgmma_tf32_128 deps: Type, wgmma_operands, wgmma_sums_128
+#define OPWELD_WGMMA_TF32_128 \
+    "wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 " OPWELD_SUMS_128
 // The same of 128 columns.
 [[maybe_unused]] OPWELD_FN void wgmma_tf32(Type<float>, float (&sums)[64], const uint32_t (&a)[4],
                                            uint64_t b, int add) {
@@ -361,22 +362,13 @@ struct Type {};
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
 }
 
-// @wgmma_text_128 deps:
-#define OPWELD_WGMMA_128(type)                                   \
-    "{\n"                                                        \
-    ".reg .pred add;\n"                                          \
-    "setp.ne.b32 add, %66, 0;\n"                                 \
-    "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type \
-    " {"                                                         \
-    "%0, %1, %2, %3, %4, %5, %6, %7, "                           \
-    "%8, %9, %10, %11, %12, %13, %14, %15, "                     \
-    "%16, %17, %18, %19, %20, %21, %22, %23, "                   \
-    "%24, %25, %26, %27, %28, %29, %30, %31, "                   \
-    "%32, %33, %34, %35, %36, %37, %38, %39, "                   \
-    "%40, %41, %42, %43, %44, %45, %46, %47, "                   \
-    "%48, %49, %50, %51, %52, %53, %54, %55, "                   \
-    "%56, %57, %58, %59, %60, %61, %62, %63}, "                  \
-    "%64, %65, add, 1, 1, 0, 0;\n"                               \
+// @wgmma_text_128 deps: wgmma_sums_128
+#define OPWELD_WGMMA_128(type)                                                       \
+    "{\n"                                                                            \
+    ".reg .pred add;\n"                                                              \
+    "setp.ne.b32 add, %66, 0;\n"                                                     \
+    "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " " OPWELD_SUMS_128 \
+    "%64, %65, add, 1, 1, 0, 0;\n"                                                   \
     "}"
 
 // @wgmma_text_256 deps:

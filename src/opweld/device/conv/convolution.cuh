@@ -238,13 +238,21 @@ struct Windows {
     return {{nullptr, 0, k, 1}, {c.weight, 0, k, 1}, 1, c.batches * c.places(), c.filters, k};
 }
 
-// @convolve deps: type_of_float, ElementEpilogue, EpilogueStore, Windowed
-// All convolutions of tensors. F says what becomes of an element (F::of takes it before its
-// operands and results), F::kWindows where windows lie; Form makes the products, and has
-//   reads(convolution)                              the input as it lies
-//   fits(x, weight)                                 channels and filters
+// @ConvolutionForm deps: Convolution, TensorView
+// A way to make the products of convolutions. Each hides what it does otherwise, and has
 //   workspace_bytes(convolution)
 //   launch(convolution, workspace, sink, stream)    a CUDA error code
+struct ConvolutionForm {
+    // Whether it reads the input as it lies.
+    static bool reads(const Convolution&) { return true; }
+    static bool fits(int64_t channels, const TensorView& weight) {
+        return weight.sizes[1] == channels;
+    }
+};
+
+// @convolve deps: type_of_float, ElementEpilogue, EpilogueStore, Windowed
+// All convolutions of tensors. F says what becomes of an element (F::of takes it before its
+// operands and results), F::kWindows where windows lie; Form is a ConvolutionForm.
 template <typename F, typename Form>
 static int64_t convolution_bytes(const TensorView& x, const TensorView& weight,
                                  const TensorView& result) {

@@ -210,10 +210,10 @@ struct TapTiles {
     }
 };
 
-// @DepthwiseForm deps: Convolution, Depthwise, TensorView, launch_depthwise_tiles
+// @DepthwiseForm deps: ConvolutionForm, Depthwise, launch_depthwise_tiles
 // As convolve has it: by `Tiles` where they take it.
 template <typename Tiles>
-struct DepthwiseForm {
+struct DepthwiseForm : ConvolutionForm {
     static bool reads(const Convolution& c) { return c.channel == 1 || c.channels == 1; }
 
     static bool fits(int64_t channels, const TensorView& weight) {

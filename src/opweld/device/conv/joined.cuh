@@ -69,15 +69,10 @@ struct JoinedTaps : AllTaps {
 // @JoinedTiles deps: JoinedTaps, pack_joined, WindowTiles, Windows, launch_fma_product, product_of_windows
 // As WindowTiles, of few channels: kRows rows of taps are joined, which are whole steps of stride.
 template <typename Mode, int kSpace, int kColumns, int kRows, int kWidth = kInterval>
-struct JoinedTiles {
+struct JoinedTiles : ConvolutionForm {
     using Form = WindowTiles<Mode, kSpace, kColumns, kWidth>;
-    static bool reads(const Convolution&) { return true; }
-
     static bool takes(const Convolution& c) {
         return Form::takes(JoinedRows(c, kRows).to) && c.batches * c.pixels() < 1ll << 30;
-    }
-    static bool fits(int64_t channels, const TensorView& weight) {
-        return Form::fits(channels, weight);
     }
     static int64_t workspace_bytes(const Convolution& c) {
         return takes(c) ? typename Form::Call(JoinedRows(c, kRows).to, nullptr).bytes : 0;

@@ -5,36 +5,6 @@
 
 namespace op {
 
-// @OneTapSize deps: Barrier, tile_memory
-// Tiles of 128 pixels by kColumns filters, of which two warpgroups make 64 pixels each. Where 64
-// columns leave room for it two blocks share a multiprocessor: one gives its sums while the other
-// makes some. Of 128 columns sums are made sooner, for fewer bytes come to the multiprocessor.
-template <int kColumns>
-struct OneTapSize {
-    static constexpr int kTileM = 128, kTileN = kColumns, kBlocks = 1;
-    static constexpr int kResident = kColumns == 64 ? 2 : 1, kStages = kColumns == 64 ? 3 : 5;
-    static constexpr int kWidth = 32;  // channels of a stage: rows of 128 bytes
-    static constexpr int kBox = 32, kBoxes = kTileM / kBox, kBoxBytes = kBox * kWidth * 4;
-    static constexpr int kSummers = 256, kThreads = kSummers + 32;  // and a warp that loads
-    static constexpr int kReleases = kSummers / 32;  // of a stage: each warp has taken its pixels
-    struct Mode {
-        static constexpr int kParts = 1;
-    };
-    // Where a warp lays out 64 columns of its part of a tile. Neighbouring rows are 4 banks apart.
-    static constexpr int kPitch = 64 + 4;
-    using Rows = float[16][kPitch];
-    struct Memory {
-        struct Stage {
-            alignas(1024) unsigned char a[kBoxes * kBoxBytes];
-            alignas(1024) unsigned char b[kTileN * kWidth * 4];
-        };
-        Stage stage[kStages];
-        alignas(16) Rows rows[kSummers / 32];
-        Barrier full[kStages], empty[kStages];
-    };
-    static constexpr int kBytes = kTileMemoryBytes<Memory>;
-};
-
 // @PixelBoxes deps: Convolution, Divisor, PackedOperands, make_tensor_map
 // The boxes that pixels come in, each of one image; pixels without gaps from image to image are
 // those of one. Values are 32 bits, which the copy engine takes for pairs of 16.
@@ -44,7 +14,7 @@ struct PixelBoxes {
     int images, pixels, of_image;  // pixels and boxes of an image
     Divisor boxes;                 // by those of an image
 
-    static constexpr int kBox = 32;
+    static constexpr int kBox = 32, kWidth = 32, kBytes = kBox * kWidth * 4;  // pixels, channels
 
     // Whether the copy engine takes pixels as they lie.
     static bool takes(const Convolution& c) {
@@ -52,10 +22,10 @@ struct PixelBoxes {
         const int64_t rows = c.channel == 1 ? c.pixels() : c.channels;
         const int64_t of_row = c.channel == 1 ? c.channels : c.pixels();
         const bool is_known = c.channel == 1 || pixel == 1;
-        const bool apart =
+        const bool disjoint =
             row >= of_row && (c.batches == 1 || c.batch >= (rows - 1) * row + of_row);
         const bool aligned = row % 4 == 0 && (c.batches == 1 || c.batch % 4 == 0);
-        return is_known && apart && aligned && reinterpret_cast<uintptr_t>(c.x) % 16 == 0;
+        return is_known && disjoint && aligned && reinterpret_cast<uintptr_t>(c.x) % 16 == 0;
     }
     // How far pixels lie apart; images of one are pixels themselves.
     static int64_t pixel_of(const Convolution& c) { return c.pixels() == 1 ? c.batch : c.pixel; }
@@ -80,6 +50,39 @@ struct PixelBoxes {
     __device__ __forceinline__ int first_of(int box, int image) const {
         return (box - image * of_image) * kBox;
     }
+};
+
+// @OneTapSize deps: Barrier, PixelBoxes, Tf32, tile_memory
+// Tiles of 128 pixels by kColumns filters, of which two warpgroups make 64 pixels each. Where 64
+// columns leave room for it two blocks share a multiprocessor: one gives its sums while the other
+// makes some. Of 128 columns sums are made sooner, for fewer bytes come to the multiprocessor, and
+// there are registers to promote them.
+template <int kColumns>
+struct OneTapSize {
+    static constexpr int kTileM = 128, kTileN = kColumns, kBlocks = 1;
+    static constexpr int kResident = kColumns == 64 ? 2 : 1, kStages = kColumns == 64 ? 3 : 5;
+    static constexpr int kWidth = PixelBoxes::kWidth, kBoxes = kTileM / PixelBoxes::kBox;
+    // Beside the threads that multiply a warp loads, or a warpgroup, which lends registers.
+    static constexpr bool kPromotes = kResident == 1;
+    static constexpr int kSummers = 256, kThreads = kSummers + (kPromotes ? 128 : 32);
+    // Stages whose products the tensor cores add up by themselves: they cut each sum off, which
+    // of 128 channels is below the rounding of operands even where all have one sign.
+    static constexpr int kChain = 128 / kWidth;
+    static constexpr int kReleases = kSummers / 32;  // of a stage: each warp has taken its pixels
+    using Mode = Tf32;
+    // Where a warp lays out 64 columns of its part of a tile. Neighbouring rows are 4 banks apart.
+    static constexpr int kPitch = 64 + 4;
+    using Rows = float[16][kPitch];
+    struct Memory {
+        struct Stage {
+            alignas(1024) unsigned char a[kBoxes * PixelBoxes::kBytes];
+            alignas(1024) unsigned char b[kTileN * kWidth * 4];
+        };
+        Stage stage[kStages];
+        alignas(16) Rows rows[kSummers / 32];
+        Barrier full[kStages], empty[kStages];
+    };
+    static constexpr int kBytes = kTileMemoryBytes<Memory>;
 };
 
 // @round_filters_kernel deps: start_dependents, tf32_word
@@ -136,8 +139,8 @@ struct OneTapLoader {
                                  tile.column * T::kTileN, 0, 0);
 #pragma unroll
                 for (int i = 0; i < T::kBoxes; ++i) {
-                    copy_tile<false>(stage.a + i * T::kBoxBytes, &pixels.map, full, x[i], y[i],
-                                     image[i], 0);
+                    copy_tile<false>(stage.a + i * PixelBoxes::kBytes, &pixels.map, full, x[i],
+                                     y[i], image[i], 0);
                     x[i] += step_x, y[i] += step_y;
                 }
                 ring.advance();
@@ -146,20 +149,20 @@ struct OneTapLoader {
     }
 };
 
-// @PixelWords deps: OneTapSize, own_thread, tf32_word
+// @PixelWords deps: PixelBoxes, own_thread, tf32_word
 // What a thread takes of a stage's pixels: of two rows, 8 apart, two channels of each eight. Words
 // are read without bank conflicts: with channels last, eight pixels by four neighbouring channels;
 // first, four even or odd channels by eight neighbouring pixels.
 struct PixelWords {
-    static constexpr int kBoxBytes = OneTapSize<64>::kBoxBytes;
     int begin;
 
     __device__ __forceinline__ explicit PixelWords(bool channels_last) {
         const int thread = own_thread(), warp = thread / 32, lane = thread % 32;
         const int row = lane / 4, pair = lane % 4, half = warp % 2;  // of a box
         const int pixel = (half * 4 + row / 4) ^ 2 * pair;           // four of them
-        begin = warp / 2 * kBoxBytes + (channels_last ? half * 2048 + row * 144 + pair * 4
-                                                      : pair * 256 + pixel * 16 + row % 4 * 4);
+        begin =
+            warp / 2 * PixelBoxes::kBytes + (channels_last ? half * 2048 + row * 144 + pair * 4
+                                                           : pair * 256 + pixel * 16 + row % 4 * 4);
     }
     // words[step][i]: see wgmma_tf32. Places are found anew each time: there are no
     // registers to keep them in.
@@ -184,7 +187,7 @@ struct PixelWords {
     }
 };
 
-// @sum_one_tap deps: PixelWords, Ring, Type, tile_descriptor, wgmma_order
+// @sum_one_tap deps: OneTapSize, PixelWords, Ring, Type, tile_descriptor, wgmma_order
 // A warpgroup's part of a tile, 64 pixels: those of one stage are taken while products of the one
 // before are under way.
 template <typename T>
@@ -192,14 +195,15 @@ OPWELD_FN void sum_one_tap(float (&sums)[T::kTileN / 2], typename T::Memory& mem
                            Ring<T::kStages>& ring, int stages, const PixelWords& pixels,
                            bool channels_last) {
     uint32_t even[4][4], odd[4][4];  // stages
+    float promoted[T::kTileN / 2] = {};
     const auto take = [&](uint32_t(&words)[4][4]) {
         memory.full[ring.stage].wait(ring.parity);
         pixels.load(words, memory.stage[ring.stage].a, channels_last);
     };
-    // Has the next words taken meanwhile.
-    const auto multiply = [&](const uint32_t(&words)[4][4], uint32_t(&next)[4][4], int before,
-                              bool more) {
-        const int stage = ring.stage;
+    // Has the words of the stage behind taken meanwhile.
+    const auto multiply = [&](const uint32_t(&words)[4][4], uint32_t(&next)[4][4], int i) {
+        const int stage = ring.stage, before = T::kPromotes ? i % T::kChain : i;
+        const bool more = i + 1 < stages;
         const uint64_t b = tile_descriptor(memory.stage[stage].b);
         pin(sums);
         wgmma_fence();
@@ -213,12 +217,20 @@ OPWELD_FN void sum_one_tap(float (&sums)[T::kTileN / 2], typename T::Memory& mem
         wgmma_wait<0>();
         pin(sums);
         if (own_thread() % 32 == 0) memory.empty[stage].arrive();
+        if (T::kPromotes && (before == T::kChain - 1 || !more)) {
+#pragma unroll
+            for (int j = 0; j < T::kTileN / 2; ++j) promoted[j] += sums[j];
+        }
     };
     take(even);
 #pragma unroll 1
     for (int i = 0; i < stages; i += 2) {
-        multiply(even, odd, i, i + 1 < stages);
-        if (i + 1 < stages) multiply(odd, even, i + 1, i + 2 < stages);
+        multiply(even, odd, i);
+        if (i + 1 < stages) multiply(odd, even, i + 1);
+    }
+    if constexpr (T::kPromotes) {
+#pragma unroll
+        for (int j = 0; j < T::kTileN / 2; ++j) sums[j] = promoted[j];
     }
 }
 
@@ -330,7 +342,7 @@ OPWELD_FN void give_laid_out(const float (&rows)[16][kPitch], const EpilogueStor
     }
 }
 
-// @one_tap_kernel deps: OneTapLoader, dependents, give_laid_out, make_stages, sum_one_tap
+// @one_tap_kernel deps: OneTapLoader, dependents, give_laid_out, make_stages, setmaxnreg, sum_one_tap
 // `m` pixels of `n` filters.
 template <typename T, typename Epilogue>
 static __global__ void __launch_bounds__(T::kThreads, T::kResident)
@@ -340,6 +352,7 @@ static __global__ void __launch_bounds__(T::kThreads, T::kResident)
     auto& memory = make_stages<T>();
     griddepcontrol_wait();
     if (threadIdx.x < T::kSummers) {
+        if constexpr (T::kPromotes) setmaxnreg<232, true>();
         const PixelBoxes& boxes = loader.pixels;
         const PixelWords words(boxes.channels_last);
         Ring<T::kStages> ring;
@@ -360,16 +373,17 @@ static __global__ void __launch_bounds__(T::kThreads, T::kResident)
                 give_laid_out(memory.rows[warp], sink, to, column + half * 64);
             }
         }
-    } else if (threadIdx.x == T::kSummers) {
-        loader.template fill<T>(memory, grid);
+    } else {
+        if constexpr (T::kPromotes) setmaxnreg<40, false>();
+        if (threadIdx.x == T::kSummers) loader.template fill<T>(memory, grid);
     }
 #endif
 }
 
-// @OneTapTiles deps: Launch, SplitSums, Windows, Workspace, in_parts, launch_clusters, launch_fma_product, one_tap_kernel, parts_of_windows, product_of_windows, round_filters_kernel
+// @OneTapTiles deps: ConvolutionForm, Launch, Windows, Workspace, in_parts, launch_clusters, launch_fma_product, one_tap_kernel, parts_of_windows, product_of_windows, round_filters_kernel
 // A convolution of one tap, of stride 1 and without padding, in tiles of kColumns filters.
 template <int kColumns>
-struct OneTapTiles {
+struct OneTapTiles : ConvolutionForm {
     using T = OneTapSize<kColumns>;
     struct Call {
         uint32_t* filters;
@@ -393,12 +407,10 @@ struct OneTapTiles {
     }
     static bool takes(const Convolution& c) {
         constexpr int64_t kMost = 1ll << 30;
-        return c.batches * (c.pixels() + T::kBox) < kMost && c.channels * c.filters < kMost;
+        return c.batches * (c.pixels() + PixelBoxes::kBox) < kMost &&
+               c.channels * c.filters < kMost;
     }
     static bool reads(const Convolution& c) { return PixelBoxes::takes(c); }
-    static bool fits(int64_t channels, const TensorView& weight) {
-        return weight.sizes[1] == channels;
-    }
     static int64_t workspace_bytes(const Convolution& c) {
         return takes(c) ? Call(c, nullptr).bytes : 0;
     }

@@ -138,7 +138,7 @@ static __global__ void __launch_bounds__(256)
     if (blockIdx.x == 0 && threadIdx.x == 0) *table = phases;
 }
 
-// @TransposedWindows deps: AxisPhases, InputView, PhasedWeight, TensorView, Workspace
+// @TransposedWindows deps: AxisPhases, ConvolutionForm, InputView, PhasedWeight, TensorView, Workspace
 // The operands of a transposed convolution as tensors: as Windowed, but for the weight, which is
 // [channels][filters][taps]. With kPhaseColumns, 2, 4 or 8, of 1 or more phases that are columns,
 // stride must be that many or fewer and a multiple of dilation along the last axis.
@@ -159,8 +159,7 @@ struct TransposedWindows {
             Workspace& space) const {
         Call call{};
         Phases& all = call.phases;
-        call.x =
-            InputView::of<kSpace>(all.c, x, axes, [](const Convolution&) { return true; }, space);
+        call.x = InputView::of<kSpace>(all.c, x, axes, ConvolutionForm::reads, space);
         call.weight.from = static_cast<const float*>(weight.data);
         call.weight.channels = weight.sizes[0], call.weight.channel = weight.strides[0];
         call.weight.filters = weight.sizes[1];

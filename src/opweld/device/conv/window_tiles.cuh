@@ -123,11 +123,11 @@ static int parts_of_windows(int64_t rows, int64_t filters, int64_t intervals) {
     return best;
 }
 
-// @WindowTiles deps: Convolution, TensorView, Launch, PackedFilters, PixelsOf, SplitSums, TileGrid, WindowLoader, Windows, Workspace, in_parts, launch_fma_product, launch_tiles, pack_operands_kernel, parts_of_windows, product_of_windows
+// @WindowTiles deps: ConvolutionForm, Launch, PackedFilters, PixelsOf, SplitSums, TileGrid, WindowLoader, Windows, Workspace, in_parts, launch_fma_product, launch_tiles, pack_operands_kernel, parts_of_windows, product_of_windows
 // A convolution of float32 over kSpace axes, by the tensor cores, in tiles of kColumns filters and
 // intervals of kWidth channels; what the copy engine does not take is left to the float32 kernel.
 template <typename ModeOf, int kSpace, int kColumns, int kWidthOf = kInterval>
-struct WindowTiles {
+struct WindowTiles : ConvolutionForm {
     using Mode = ModeOf;
     static constexpr int kWidth = kWidthOf;
     // Where 64 columns leave room for it two blocks share a multiprocessor: one ends its tile while
@@ -189,10 +189,6 @@ struct WindowTiles {
         bool near = true;
         for (int i = 0; i < 3; ++i) near = near && (c.kernel[i] - 1) * c.dilation[i] < 2 * kFar;
         return near;
-    }
-    static bool reads(const Convolution&) { return true; }
-    static bool fits(int64_t channels, const TensorView& weight) {
-        return weight.sizes[1] == channels;
     }
     static int64_t workspace_bytes(const Convolution& c) {
         return takes(c) ? Call(c, nullptr).bytes : 0;

@@ -17,10 +17,14 @@ _MOST_FILTERS = 2048
 # are summed, and took 47.9 us where 128 took 52.1 (64 channels, 256 filters). Of 1024 channels it
 # was 30.1 and 22.9.
 _SHORT = 64
+# The most channels of a sum in narrow tiles: of more, wide ones promote sums on the way, for which
+# narrow ones have no registers.
+_MOST_NARROW = 256
 # Pixels of a tile, channels of a stage, bytes of a value.
 _ROWS, _WIDTH, _ITEM = 128, 32, 4
-# At what rate tiles come to multiprocessors, and the share of what a copy takes that is added: of
-# ten convolutions the sum is within a third (H200, 2026-11-29).
+# At what rate tiles come to multiprocessors, and the share of what a copy takes that is added;
+# fitted to five convolutions (H200, 2026-11-29): those of 16 channels, or of less than 20 us, take
+# up to twice as long.
 _RATE, _SHARE = 6.9e12, 0.7
 
 
@@ -44,10 +48,11 @@ def is_unpacked(made: Convolution, mode: Mode) -> bool:
 
 def schedule_unpacked(made: Convolution, mode: Mode, lanes: int) -> ConvolutionSchedule:
     """Wide tiles, which read pixels for more filters at once, where there are as many and sums are
-    long.
+    long; for long sums in any case.
     """
     channels, filters = number_at(made.windows.channels), number_at(made.windows.filters)
-    narrow = filters <= 64 or (filters > 128 and channels <= _SHORT)
+    gains_nothing = filters <= 64 or (filters > 128 and channels <= _SHORT)
+    narrow = gains_nothing and channels <= _MOST_NARROW
     return ConvolutionSchedule(mode, 64 if narrow else 128, lanes, unpacked=True)
 
 
