@@ -69,6 +69,7 @@ def test_what_is_packed_still() -> None:
     assert not is_unpacked(replace(one_tap, depthwise=True), Mode.TF32)
     assert not is_unpacked(replace(one_tap, transposed=True), Mode.TF32)
     assert not is_unpacked(replace(one_tap, axes=(0, 2, 1, 3)), Mode.TF32)
+    assert not is_unpacked(replace(one_tap, axes=(0, 1, 3, 2)), Mode.TF32)  # rows of channels
 
 
 @pytest.mark.parametrize(
