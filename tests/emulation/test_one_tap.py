@@ -177,7 +177,7 @@ BROKEN = {
     "the row 8 below": ("i % 2 * 1024", "0"),
     "columns that do not exist": ("if (kWhole || first + j < columns) put", "put"),
     "rows that do not exist": ("if (row >= to.m - to.row) return;", ""),
-    "a row of the lane's own": ("shuffled(own, i + 2 * j)", "own"),
+    "a row of the lane's own": ("of_lane(own, lane / 16 + 2 * i)", "own"),
 }
 
 

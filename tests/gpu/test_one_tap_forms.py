@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.emulation.convolutions import Case, Form, channels_last, normal, windows
 from tests.emulation.test_one_tap import CUDA_NAN, FORMS, laid_out, require_of_tf32
+from tests.gpu.emitting import all_convolutions_ours, model_text, write_pair
 from tests.gpu.forms import Builds, built_side_by_side, on_the_device
+from tests.gpu.sanitizing import KERNELS_ALONE, needs_sanitizer, require_nothing_found
 
 pytestmark = pytest.mark.gpu
 
@@ -71,3 +74,29 @@ def test_rows_of_pixels_with_gaps(builds: Builds) -> None:
     form: Form = FORMS["64 columns"]
     found = on_the_device(builds["64 columns"].result(), form, case, gaps, weight)
     require_of_tf32(found, x, weight, case.how)
+
+
+BOTTLENECK = model_text(
+    "self.down, self.norm, self.up = nn.Conv2d(96, 64, 1, bias=False), nn.BatchNorm2d(64), "
+    "nn.Conv2d(64, 96, 1)",
+    "torch.relu(self.up(torch.relu(self.norm(self.down(x)))) + x)",
+    "torch.randn(3, 96, 20, 20)",
+)
+
+
+@needs_sanitizer
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
+def test_nothing_is_found(tool: str, tmp_path: Path) -> None:
+    with all_convolutions_ours():
+        _, new = write_pair(tmp_path, "bottleneck", BOTTLENECK)
+    text = new.read_text("utf-8")
+    assert "op::OneTapTiles<64>" in text and "op::OneTapTiles<128>" in text
+    calls = f"""{KERNELS_ALONE}
+model = emitted.ModelNew().cuda().eval()
+with torch.no_grad():
+    for batch, size in ((1, 4), (3, 20), (2, 46)):
+        x = torch.randn(batch, 96, size, size, device="cuda")
+        model(x), model(x.to(memory_format=torch.channels_last))
+torch.cuda.synchronize()
+"""
+    require_nothing_found(tool, calls, new)

@@ -62,9 +62,11 @@ struct OneTapSize {
     static constexpr int kTileM = 128, kTileN = kColumns, kBlocks = 1;
     static constexpr int kResident = kColumns == 64 ? 2 : 1, kStages = kColumns == 64 ? 3 : 5;
     static constexpr int kWidth = PixelBoxes::kWidth, kBoxes = kTileM / PixelBoxes::kBox;
-    // Beside the threads that multiply a warp loads, or a warpgroup, which lends registers.
+    // Beside the threads that multiply is a warpgroup of which one loads; it lends registers.
+    static constexpr int kSummers = 256, kThreads = kSummers + 128;
+    static constexpr int kSumRegisters = kResident == 1 ? 232 : 104;
+    static constexpr int kLoaderRegisters = kResident == 1 ? 40 : 32;
     static constexpr bool kPromotes = kResident == 1;
-    static constexpr int kSummers = 256, kThreads = kSummers + (kPromotes ? 128 : 32);
     // Stages whose products the tensor cores add up by themselves: they cut each sum off, which
     // of 128 channels is below the rounding of operands even where all have one sign.
     static constexpr int kChain = 128 / kWidth;
@@ -235,31 +237,26 @@ OPWELD_FN void sum_one_tap(float (&sums)[T::kTileN / 2], typename T::Memory& mem
 }
 
 // @give_laid_out deps: EpilogueStore, RowsAt, load_vector, own_thread, takes_rows
-// What lane `from` has, of whole words.
-template <typename X>
-OPWELD_FN X shuffled(X value, int from) {
-    uint32_t words[sizeof(X) / 4];
-    memcpy(words, &value, sizeof(X));
-#pragma unroll
-    for (uint32_t& word : words) word = __shfl_sync(~0u, word, from);
-    memcpy(&value, words, sizeof(X));
-    return value;
-}
 // A warp's part of a tile to `put(rows, column, values)`, from where it lies in shared memory: 4
 // columns of 4 rows at once, by half of the lanes those of one row. `row` is what `row_at` says of
-// one, once for all. There are all rows, and whole fours of columns.
-template <typename Index, int kPitch, typename RowAt, typename Put>
+// one, once for all, and `of_lane` what another lane found. There are all rows, and whole fours of
+// columns. Both times without a branch between them: what is of columns alone is read once, and
+// reads of the rows that follow are under way early.
+template <typename Index, int kPitch, typename RowAt, typename OfLane, typename Put>
 OPWELD_FN void give_along_rows(const float (&rows)[16][kPitch], const RowsAt& to, int column,
-                               const RowAt& row_at, const Put& put) {
+                               const RowAt& row_at, const OfLane& of_lane, const Put& put) {
     const int lane = own_thread() % 32, first = lane % 16 * 4;
     const auto own = row_at(Index(to.first_row) + Index(to.row + lane % 16));
-#pragma unroll 1
-    for (int i = lane / 16; i < 16; i += 8) {
-        decltype(row_at(Index())) at[4];
+    decltype(row_at(Index())) at[2][4];
 #pragma unroll
-        for (int j = 0; j < 4; ++j) at[j] = shuffled(own, i + 2 * j);
-        const auto values = [&](int j) { return load_vector<4>(&rows[i + 2 * j][first]); };
-        if (column + first < to.n) put(at, Index(column + first), values);
+    for (int i = 0; i < 8; ++i) at[i / 4][i % 4] = of_lane(own, lane / 16 + 2 * i);
+    if (column + first >= to.n) return;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const auto values = [&](int j) {
+            return load_vector<4>(&rows[lane / 16 + 8 * half + 2 * j][first]);
+        };
+        put(at[half], Index(column + first), values);
     }
 }
 // The same one by one, by lanes that have a row each, so that neighbours are those of one column;
@@ -317,6 +314,10 @@ OPWELD_FN void give_laid_out(const float (&rows)[16][kPitch], const EpilogueStor
         if constexpr (takes_rows<Epilogue>) return sink.epilogue.row_at(row);
         else return row * decltype(row)(to.n);
     };
+    const auto of_lane = [&](const auto& row, int lane) {
+        if constexpr (takes_rows<Epilogue>) return sink.epilogue.of_lane(row, lane);
+        else return __shfl_sync(~0u, row, lane);
+    };
     const auto put = [&](const auto& row, auto at, const auto& values) {
         if constexpr (takes_rows<Epilogue>) sink.epilogue.template give<true>(row, at, values);
         else sink.epilogue(row + at, values);
@@ -333,7 +334,7 @@ OPWELD_FN void give_laid_out(const float (&rows)[16][kPitch], const EpilogueStor
     } else {
         if constexpr (Epilogue::kLanes == 4) {
             if (sink.paired && to.m - to.row >= 16) {
-                give_along_rows<uint32_t>(rows, to, column, row_at, put_rows);
+                give_along_rows<uint32_t>(rows, to, column, row_at, of_lane, put_rows);
                 return;
             }
         }
@@ -352,7 +353,7 @@ static __global__ void __launch_bounds__(T::kThreads, T::kResident)
     auto& memory = make_stages<T>();
     griddepcontrol_wait();
     if (threadIdx.x < T::kSummers) {
-        if constexpr (T::kPromotes) setmaxnreg<232, true>();
+        setmaxnreg<T::kSumRegisters, true>();
         const PixelBoxes& boxes = loader.pixels;
         const PixelWords words(boxes.channels_last);
         Ring<T::kStages> ring;
@@ -374,7 +375,7 @@ static __global__ void __launch_bounds__(T::kThreads, T::kResident)
             }
         }
     } else {
-        if constexpr (T::kPromotes) setmaxnreg<40, false>();
+        setmaxnreg<T::kLoaderRegisters, false>();
         if (threadIdx.x == T::kSummers) loader.template fill<T>(memory, grid);
     }
 #endif

@@ -58,6 +58,15 @@ struct ElementEpilogue<F, Types<X...>> {
         }
         return starts;
     }
+    // What another lane of the warp has found of a row.
+    template <typename Index>
+    __device__ __forceinline__ RowStarts<Index> of_lane(RowStarts<Index> row, int lane) const {
+        constexpr bool kSame[] = {is_of_columns<X>...};
+#pragma unroll
+        for (size_t k = 0; k < sizeof...(X); ++k)
+            if (!kSame[k]) row.of[k] = __shfl_sync(~0u, row.of[k], lane);
+        return row;
+    }
     // Neighbours from flat position `at` on, or from a column of a row; `packed` in memory where
     // there are several, or apart.
     template <int n, typename Index>
