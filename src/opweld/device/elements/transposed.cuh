@@ -39,7 +39,9 @@ struct TileLayout : ElementLayout<F::kRank, kCount> {
         if (num >= 1ll << 31 || bytes > 48 * 1024) num = 0;
     }
     // Four packets for each thread. An axis that is short, or that no packet ends with, is whole:
-    // of the second kind there are two, which take longer to find their places.
+    // of the second kind there are two, which take longer to find their places. Others are cut
+    // evenly, for a tile that is not full has no packets; what a tile has of one beside a short one
+    // is whole cache lines.
     void cut() {
         constexpr int kWidth = F::kWidth, kMost = 4 * F::kThreads * kWidth;
         constexpr int kRows = kWidth < 8 ? 32 : 64;
@@ -47,12 +49,18 @@ struct TileLayout : ElementLayout<F::kRank, kCount> {
         for (int a : {1, 0}) {
             const int64_t size = this->sizes[a].by;
             const bool odd = size % kWidth != 0, whole = size <= (odd ? 256 : most[a]);
-            if (whole) most[a] = size, most[1 - a] = kMost / (odd ? 2 : 1) / size;
+            if (!whole) continue;
+            const int64_t rest = kMost / (odd ? 2 : 1) / size;
+            const bool lines = rest >= kRows && rest < this->sizes[1 - a].by;
+            most[a] = size, most[1 - a] = lines ? rest / kRows * kRows : rest;
         }
         for (int a = 0; a < this->num_axes; ++a) {
             const int64_t size = this->sizes[a].by;
             int64_t each = a < 2 ? size : 1;
-            if (a < 2 && size > most[a]) each = most[a] / kWidth * kWidth;
+            if (a < 2 && size > most[a]) {
+                const int64_t parts = (size - 1) / (most[a] / kWidth * kWidth) + 1;
+                each = ((size - 1) / parts / kWidth + 1) * kWidth;
+            }
             if (a < 2) tile[a] = each;
             tiles[a] = (size - 1) / each + 1;
             num *= tiles[a].by;
