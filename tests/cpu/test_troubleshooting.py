@@ -26,6 +26,10 @@ DROPS = """def forward(self, x):
         return torch.dropout(torch.tanh(x), 0.5, self.training) * 3.0"""
 
 
+SLOPES = """def forward(self, x):
+        return torch.func.grad(lambda y: (y * y).sum())(x)"""
+
+
 def said(*words: str | Path) -> str:
     done = CliRunner().invoke(app, list(map(str, words)))
     assert done.exit_code == 2, done.output
@@ -91,6 +95,7 @@ SAYS: dict[str, Callable[[Path], str]] = {
     "decides by the elements": lambda f: refused(
         model(f, forward="def forward(self, x):\n        return x if x.sum() > 0 else -x")
     ),
+    "takes gradients of": lambda f: refused(model(f, forward=SLOPES)),
     "there is no target": lambda f: said("plan", model(f), "--target", "sm_7"),
     "is a folder with": full_folder,
     "is the model file": lambda f: raised(lambda: check_result(model(f), f / "m.py")),

@@ -39,6 +39,7 @@ KEPT = (
     Kept(structure.DerivedResult, "returns a Whole"),
     Kept(structure.Hooked, "has hooks"),
     Kept(structure.UnreadDraw, "draws random numbers"),
+    Kept(structure.SwitchedOn, "switches gradients on for what it returns"),
 )
 
 
@@ -117,6 +118,27 @@ def test_a_weight_that_is_parametrized_no_more(tmp_path: Path) -> None:
     parametrize.remove_parametrizations(emitted.new.plain, "weight")
     assert kernels_in(lambda: emitted.new(x)) == 0
     assert torch.equal(emitted.new(x), wanted)
+
+
+@pytest.mark.parametrize("model", [structure.SwitchedOn, structure.SwitchedOnInside])
+def test_results_require_gradients_as_the_originals_do(
+    model: type[nn.Module], tmp_path: Path
+) -> None:
+    emitted = emit_module(model().eval(), _call(), tmp_path)
+    assert (emitted.num_kernels > 0) == (model is structure.SwitchedOnInside)
+    x = _call()[0][0]
+    for asked in (False, True):
+        with torch.set_grad_enabled(asked):
+            new, old = emitted.new(x), emitted.original(x)
+        assert new.requires_grad == old.requires_grad
+        torch.testing.assert_close(new, old)
+
+
+def test_functions_of_torch_func_are_fused(tmp_path: Path) -> None:
+    emitted = emit_module(structure.Mapped().eval(), _call(), tmp_path)
+    x = torch.randn(4, 8)
+    torch.testing.assert_close(emitted.new(x), emitted.original(x))
+    assert kernels_in(lambda: emitted.new(x)) > 0
 
 
 def test_nothing_to_fuse(tmp_path: Path) -> None:

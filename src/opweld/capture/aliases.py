@@ -108,4 +108,6 @@ def place_of(node: Any) -> int | None:
     value = node.meta.get("val") if isinstance(node, fx.Node) else None
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
         return None
+    while torch._C._functorch.is_functorch_wrapped_tensor(value):  # within torch.vmap, torch.func
+        value = torch._C._functorch.get_unwrapped(value)
     return value.untyped_storage()._cdata

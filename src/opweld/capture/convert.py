@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from opweld.errors import CaptureError, OriginalKept
+from opweld.errors import OriginalKept
 from opweld.ir.graph import Graph, Node, Origin, topological
 from opweld.ir.infer import TypeRule
 from opweld.ir.ops import Op
@@ -36,7 +36,7 @@ from .ops.scans import SCANS
 from .ops.views import ALIASING, VIEWS
 from .outputs import Outputs, structure_of
 from .scalars import scalar_node
-from .sizes import DataDependentSize, Symbols
+from .sizes import DataDependentSize, Symbols, size_of_elements
 
 _CONDENSING: dict[str, Lower] = {
     **REDUCTIONS,
@@ -151,12 +151,7 @@ class Converter:
         try:
             self.values[node.name] = self._value(node)
         except DataDependentSize:
-            raise CaptureError(
-                "a tensor's size depends on the elements of another",
-                where=where_of(node),
-                next_step="compute all rows and choose with torch.where(mask, a, b), or keep the"
-                " selection out of the forward",
-            ) from None
+            raise size_of_elements(where_of(node)) from None
         origin = origin_of(node)
         if origin is not None:
             made_at = Origin(*origin, self.calls.of(node))

@@ -9,6 +9,7 @@ import sympy
 import torch
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
+from opweld.errors import CaptureError, Where
 from opweld.ir.expr import Size, product, symbol
 from opweld.ir.types import TensorType
 
@@ -21,6 +22,16 @@ class NotPolynomial(Exception):
 
 class DataDependentSize(Exception):
     """A size that depends on the elements of a tensor."""
+
+
+def size_of_elements(where: Where | None) -> CaptureError:
+    """What the user is told of one."""
+    return CaptureError(
+        "a tensor's size depends on the elements of another",
+        where=where,
+        next_step="compute all rows and choose with torch.where(mask, a, b), or keep the selection"
+        " out of the forward",
+    )
 
 
 @dataclass(slots=True)

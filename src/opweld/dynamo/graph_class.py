@@ -78,6 +78,8 @@ def class_of(graph_module: fx.GraphModule, example_inputs: Sequence[Any]) -> Gra
     for name, module in modules.items():
         if isinstance(module, fx.GraphModule) or not is_importable(type(module)):
             raise NoClass(f"the graph holds a region of its own ({name})")
+    if _gives_gradients_unasked(graph_module.graph):
+        raise NoClass("the graph switches gradients on for what it returns")
     placeholders = graph_module.graph.find_nodes(op="placeholder")
     taken = {node.name for node in graph_module.graph.nodes} | set(modules) | set(dir(nn.Module))
     names = {n: _own_name(node.name, taken) for n, node in enumerate(placeholders)}
@@ -91,6 +93,21 @@ def class_of(graph_module: fx.GraphModule, example_inputs: Sequence[Any]) -> Gra
     graph = _rewritten(graph_module.graph, names, state, sizes)
     place = next(filter(None, map(origin_of, graph_module.graph.nodes)), ("no line", ""))[0]
     return GraphClass(_define(graph, place), state, inputs, tuple(sizes), modules, place)
+
+
+def _gives_gradients_unasked(graph: fx.Graph) -> bool:
+    """Whether a result is made where gradients are switched on, and the caller has them off.
+
+    A graph leaves them as its caller has them, so what it sets last is that.
+    """
+    now, on = False, set[fx.Node]()
+    for node in graph.nodes:
+        if node.target is torch._C._set_grad_enabled:
+            now = bool(node.args[0])
+        elif now and node.op != "output":
+            on.add(node)
+    output = next(node for node in graph.nodes if node.op == "output")
+    return not now and not on.isdisjoint(output.all_input_nodes)
 
 
 def _is_state(given: Any) -> bool:

@@ -119,6 +119,16 @@ class Finds(nn.Module):
         return x[rows]
 
 
+class Pairs(nn.Module):
+    def forward(self, x):
+        return torch.combinations(x[0]) * 2
+
+
+class ByNumPy(nn.Module):
+    def forward(self, x):
+        return torch.from_numpy(x.detach().numpy()) * 2
+
+
 OUTSIDE = torch.ones(8)
 
 
@@ -133,6 +143,8 @@ class Reaches(nn.Module):
         (Decides, "if x.sum() > 0:", "decides by the elements of a tensor"),
         (Selects, "return x[x > 0]", "a tensor's size depends on the elements of another"),
         (Finds, "(rows,) = torch.where(x[:, 0] > 0)", "size depends on the elements of another"),
+        (Pairs, "return torch.combinations(x[0]) * 2", "size depends on the elements of another"),
+        (ByNumPy, "return torch.from_numpy(x.detach().numpy()) * 2", "to NumPy, which a graph"),
         (Fails, "return x @ x", "the forward raises RuntimeError"),
         (Raises, 'raise ValueError("not today")', "the forward raises ValueError: not today"),
         (Reaches, "return x * OUTSIDE", "no parameter, buffer or attribute"),
@@ -144,6 +156,30 @@ def test_refusals_name_the_users_line(model, text: str, reason: str) -> None:
     where = refusal.value.where
     assert where is not None and where.file == "test_arguments.py" and where.text == text
     assert str(refusal.value).startswith(f"test_arguments.py:{where.line}")
+
+
+class Slopes(nn.Module):
+    def forward(self, x):
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            (slope,) = torch.autograd.grad(torch.tanh(x).sum(), x)
+        return slope * 2
+
+
+class SlopesByFunction(nn.Module):
+    def forward(self, x):
+        return torch.func.grad(lambda y: torch.tanh(y).sum())(x) * 2
+
+
+@pytest.mark.parametrize("model", [Slopes, SlopesByFunction])
+def test_gradients_inside_a_forward_are_named_with_what_takes_them(model) -> None:
+    with pytest.raises(CaptureError, match="takes gradients of what it computes") as refusal:
+        captured(model(), X)
+    assert 'torch.compile(model, backend="opweld")' in str(refusal.value)
+    made = torch.compile(model(), backend="opweld")
+    for gradients in (False, True):
+        with torch.set_grad_enabled(gradients):
+            torch.testing.assert_close(made(X), model()(X))
 
 
 def _defaults(forward):

@@ -8,6 +8,7 @@ import io
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -35,9 +36,14 @@ from ..modules.renamed import unlike_modules
 from ..ops.draws import refuse_unread_draws
 from ..records import unknown_record, with_records
 from ..running import Changes, changes_of, refuse_shared, written_with_gradients
-from ..sizes import NotPolynomial, Symbols
+from ..sizes import NotPolynomial, Symbols, size_of_elements
 from .dropouts import WholeDropouts
-from .gradients import noting_gradients, said_of
+from .gradients import (
+    noting_gradients,
+    noting_what_is_asked,
+    refuse_results_with_gradients,
+    said_of,
+)
 from .losses import types_of_losses
 from .recurrent import shapes_of_recurrent_layers
 from .regions import graphs_of, inline_regions
@@ -111,23 +117,27 @@ def _exported(
     shapes = _dynamic_shapes(arguments, dynamic) if dynamic else None
     with (
         noting_gradients() as own,
+        noting_what_is_asked() as asked,
         refusing_seeds(),
         WholeDropouts(),
         Watch(),
         _no_hook_stays(),
     ):
+        args, kwargs = arguments.args, arguments.kwargs
+        export = partial(torch.export.export, module, args, kwargs, strict=False)
         try:
-            program = with_records(
-                lambda: torch.export.export(
-                    module, arguments.args, arguments.kwargs, dynamic_shapes=shapes, strict=False
-                )
-            )
+            program = with_records(partial(export, dynamic_shapes=shapes))
+            if asked.switches_on:
+                with torch.no_grad():
+                    refuse_results_with_gradients(with_records(export))
         except Exception as error:  # the boundary to the user's code: anything may be raised there
             for leaf in arguments.tensors:
                 _unmark(leaf.value)
             if isinstance(error, LongLoop):
                 raise
+            asked.refuse_taken(where_raised(error))
             raise _explained(error) from error
+    asked.refuse_taken()
     return program, said_of(own)
 
 
@@ -187,6 +197,14 @@ def _explained(error: Exception) -> CaptureError:
             "the forward decides by the elements of a tensor, which a graph cannot hold",
             where=where,
             next_step="use torch.where, or keep the decision out of the forward",
+        )
+    if "Pending unbacked symbols" in str(error):
+        return size_of_elements(where)
+    if ".numpy() is not supported" in str(error):
+        return CaptureError(
+            "the forward gives the elements of a tensor to NumPy, which a graph cannot hold",
+            where=where,
+            next_step="use PyTorch's operators, or keep it out of the forward",
         )
     if isinstance(error, AssertionError) and "expected compiled_fn" in str(error):
         return OriginalKept("the forward changes a tensor whose memory another one has, too")

@@ -54,9 +54,10 @@ def plainly(model: nn.Module, call: Call) -> Any:
 class Run:
     """The leaves that are compared: the outputs', then changed inputs, then changed state.
 
-    `kinds` names the class of each leaf that is a tensor of no plain class, `strides` are those of
-    the tensors, `aliases` says which outputs share memory with what, `random` digests the state
-    that each generator is left in.
+    `kinds` names the class of each leaf that is a tensor of no plain class, or says that it needs
+    gradients though the call was made without them, `strides` are those of the tensors, `aliases`
+    says which outputs share memory with what, `random` digests the state that each generator is
+    left in.
     """
 
     names: tuple[str, ...]
@@ -124,7 +125,7 @@ def run(
         changed_inputs=inputs,
         changed_state=state,
         draws_random=_drawn(random_after) != _drawn(random_before),
-        kinds=tuple(map(_kind, found)),
+        kinds=tuple(_kind(leaf, wants_gradients=grad) for leaf in found),
         strides=tuple(tuple(t.stride()) for t in tensors(found) if t.layout is torch.strided),
         aliases=alias_map(
             {f"output{path}": leaf for path, leaf in leaves(outputs)},
@@ -142,14 +143,14 @@ def _changed(call: Call, before: Fingerprint) -> tuple[int, ...]:
 
 
 def of_outputs(outputs: Any) -> Run:
-    """A run of which only the outputs are known."""
+    """A run without gradients of which only the outputs are known."""
     named = list(leaves(outputs))
     found = [leaf for _, leaf in named]
     return Run(
         names=tuple(f"output{path}" for path, _ in named),
         leaves=[plain(leaf) for leaf in found],
         nesting=structure(outputs),
-        kinds=tuple(map(_kind, found)),
+        kinds=tuple(_kind(leaf, wants_gradients=False) for leaf in found),
         strides=tuple(tuple(t.stride()) for t in tensors(found) if t.layout is torch.strided),
     )
 
@@ -161,8 +162,12 @@ def plain(leaf: Any) -> Any:
     return f"{type(leaf).__qualname__} {leaf!r}"
 
 
-def _kind(leaf: Any) -> str:
-    if not isinstance(leaf, Tensor) or type(leaf) in (Tensor, nn.Parameter, nn.Buffer):
+def _kind(leaf: Any, wants_gradients: bool) -> str:
+    if not isinstance(leaf, Tensor):
+        return ""
+    if not wants_gradients and leaf.requires_grad:
+        return "tensor that requires gradients where the caller wants none"
+    if type(leaf) in (Tensor, nn.Parameter, nn.Buffer):
         return ""
     return f"{type(leaf).__module__}.{type(leaf).__qualname__}"
 
