@@ -262,6 +262,14 @@ class SwitchedOn(nn.Module):
             return torch.tanh(x * self.scale) + 1
 
 
+class DecoratedOn(SwitchedOn):
+    """The same by a decorator."""
+
+    @torch.enable_grad()
+    def forward(self, x):
+        return torch.tanh(x * self.scale) + 1
+
+
 class SwitchedOnInside(SwitchedOn):
     """What requires them whether or not its caller asks stays inside."""
 

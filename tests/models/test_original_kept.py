@@ -40,6 +40,7 @@ KEPT = (
     Kept(structure.Hooked, "has hooks"),
     Kept(structure.UnreadDraw, "draws random numbers"),
     Kept(structure.SwitchedOn, "switches gradients on for what it returns"),
+    Kept(structure.DecoratedOn, "switches gradients on for what it returns"),
 )
 
 
