@@ -322,7 +322,7 @@ class _Job:
     def adopted(self, emitted: Path) -> nn.Module:
         """The caller's own module as the emitted file's ModelNew, imported in this process."""
         if self._held.source is not None:
-            _stand_in(self._held)
+            _stand_in(self._held, self._module)
         text = emitted.read_bytes()
         new = import_file(emitted, f"opweld_emitted_{hashlib.sha256(text).hexdigest()[:12]}")
         adopted: nn.Module = new.ModelNew.adopt(self._module)
@@ -360,7 +360,7 @@ def original_of(module: nn.Module, held: Held) -> Original:
     return Original(f"{cls.__name__}.py", cls.__module__, cls.__qualname__, held.source)
 
 
-def _stand_in(held: Held) -> None:
+def _stand_in(held: Held, module: nn.Module) -> None:
     """Lets the emitted file take this process's own classes for those of its embedded source.
 
     It looks for them under a name made from that source before it executes it (`_apart` in the
@@ -369,7 +369,15 @@ def _stand_in(held: Held) -> None:
     assert held.source is not None
     name = "_opweld_original_" + hashlib.sha256(held.source.encode()).hexdigest()[:12]
     stand_in = ModuleType(name)
-    for home in held.homes:
-        vars(stand_in).update(vars(sys.modules[home]))
+    for cls in dict.fromkeys(type(each) for each in module.modules()):
+        if cls.__module__ in held.homes:
+            vars(stand_in).update(_names_around(cls))
     stand_in.__name__ = name
     sys.modules[name] = stand_in
+
+
+def _names_around(cls: type) -> dict[str, Any]:
+    """Those of the module that a class is from, which may have been executed and not registered."""
+    if (home := sys.modules.get(cls.__module__)) is not None:
+        return vars(home)
+    return getattr(inspect.unwrap(cls.forward), "__globals__", {})  # type: ignore[attr-defined]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import importlib.util
 import os
 import subprocess
 import sys
@@ -215,3 +216,17 @@ def test_what_is_compiled_under_autocast_is_for_calls_without() -> None:
     assert result.text == plain.text
     with torch.no_grad():
         torch.testing.assert_close(result.module(x), module(x))
+
+
+def test_a_module_that_was_executed_and_not_registered(tmp_path: Path) -> None:
+    path = tmp_path / "elsewhere.py"
+    path.write_text(SCRIPT.partition("net, x = ")[0], "utf-8")
+    spec = importlib.util.spec_from_file_location("not_registered", path)
+    assert spec is not None and spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    net, x = made.Net(), torch.randn(8, 16)
+    expected = net(x)
+    result = opweld.optimize(net, x, check=False)
+    torch.testing.assert_close(result.module(x), expected)
+    assert isinstance(result.module, made.Net) and fused_ops(result.module, x)
