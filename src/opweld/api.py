@@ -380,4 +380,5 @@ def _names_around(cls: type) -> dict[str, Any]:
     """Those of the module that a class is from, which may have been executed and not registered."""
     if (home := sys.modules.get(cls.__module__)) is not None:
         return vars(home)
-    return getattr(inspect.unwrap(cls.forward), "__globals__", {})  # type: ignore[attr-defined]
+    forward: Any = inspect.unwrap(cls.forward)  # type: ignore[attr-defined]
+    return forward.__globals__

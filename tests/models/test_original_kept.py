@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.behaviour.emitted import kernels_in
-from tests.models import structure
+from tests.models import gradient_modes, structure
 from tests.models.comparing import assert_close, copied, tensors, training
 from tests.models.emitted import emit_module
 from torch import nn
@@ -39,8 +39,8 @@ KEPT = (
     Kept(structure.DerivedResult, "returns a Whole"),
     Kept(structure.Hooked, "has hooks"),
     Kept(structure.UnreadDraw, "draws random numbers"),
-    Kept(structure.SwitchedOn, "switches gradients on for what it returns"),
-    Kept(structure.DecoratedOn, "switches gradients on for what it returns"),
+    Kept(gradient_modes.SwitchedOn, "switches gradients on for what it returns"),
+    Kept(gradient_modes.DecoratedOn, "switches gradients on for what it returns"),
 )
 
 
@@ -121,12 +121,12 @@ def test_a_weight_that_is_parametrized_no_more(tmp_path: Path) -> None:
     assert torch.equal(emitted.new(x), wanted)
 
 
-@pytest.mark.parametrize("model", [structure.SwitchedOn, structure.SwitchedOnInside])
+@pytest.mark.parametrize("model", [gradient_modes.SwitchedOn, gradient_modes.SwitchedOnInside])
 def test_results_require_gradients_as_the_originals_do(
     model: type[nn.Module], tmp_path: Path
 ) -> None:
     emitted = emit_module(model().eval(), _call(), tmp_path)
-    assert (emitted.num_kernels > 0) == (model is structure.SwitchedOnInside)
+    assert (emitted.num_kernels > 0) == (model is gradient_modes.SwitchedOnInside)
     x = _call()[0][0]
     for asked in (False, True):
         with torch.set_grad_enabled(asked):
@@ -136,7 +136,7 @@ def test_results_require_gradients_as_the_originals_do(
 
 
 def test_functions_of_torch_func_are_fused(tmp_path: Path) -> None:
-    emitted = emit_module(structure.Mapped().eval(), _call(), tmp_path)
+    emitted = emit_module(gradient_modes.Mapped().eval(), _call(), tmp_path)
     x = torch.randn(4, 8)
     torch.testing.assert_close(emitted.new(x), emitted.original(x))
     assert kernels_in(lambda: emitted.new(x)) > 0

@@ -38,12 +38,7 @@ from ..records import unknown_record, with_records
 from ..running import Changes, changes_of, refuse_shared, written_with_gradients
 from ..sizes import NotPolynomial, Symbols, size_of_elements
 from .dropouts import WholeDropouts
-from .gradients import (
-    noting_gradients,
-    noting_what_is_asked,
-    refuse_results_with_gradients,
-    said_of,
-)
+from .gradients import noting_gradients, refuse_results_with_gradients
 from .losses import types_of_losses
 from .recurrent import shapes_of_recurrent_layers
 from .regions import graphs_of, inline_regions
@@ -83,7 +78,13 @@ def export_graph(
     Raises CaptureError with the reason and the user's line, and NeedsFixedSizes.
     """
     device = arguments.tensors[0].value.device
-    with _quiet(), _autocast(device, autocast), shapes_of_recurrent_layers(), types_of_losses():
+    with (
+        _quiet(),
+        _autocast(device, autocast),
+        _no_level_stays(),
+        shapes_of_recurrent_layers(),
+        types_of_losses(),
+    ):
         program, own_gradients = _exported(module, arguments, dynamic)
         recorded = written_with_gradients(program)
         inline_regions(program)
@@ -116,8 +117,7 @@ def _exported(
     """The program, and why its gradients are not the forward's."""
     shapes = _dynamic_shapes(arguments, dynamic) if dynamic else None
     with (
-        noting_gradients() as own,
-        noting_what_is_asked() as asked,
+        noting_gradients() as notes,
         refusing_seeds(),
         WholeDropouts(),
         Watch(),
@@ -127,7 +127,7 @@ def _exported(
         export = partial(torch.export.export, module, args, kwargs, strict=False)
         try:
             program = with_records(partial(export, dynamic_shapes=shapes))
-            if asked.switches_on:
+            if notes.switches_on:
                 with torch.no_grad():
                     refuse_results_with_gradients(with_records(export))
         except Exception as error:  # the boundary to the user's code: anything may be raised there
@@ -135,10 +135,8 @@ def _exported(
                 _unmark(leaf.value)
             if isinstance(error, LongLoop):
                 raise
-            asked.refuse_taken(where_raised(error))
             raise _explained(error) from error
-    asked.refuse_taken()
-    return program, said_of(own)
+    return program, notes.said()
 
 
 @contextlib.contextmanager
@@ -151,6 +149,16 @@ def _no_hook_stays() -> Iterator[None]:
     finally:
         for key in [key for key in hooks if key not in before]:
             del hooks[key]
+
+
+@contextlib.contextmanager
+def _no_level_stays() -> Iterator[None]:
+    """A graph of Dynamo that fails within torch.func leaves its levels: results would be zero."""
+    depth = torch._C._functorch.get_dynamic_layer_stack_depth()
+    try:
+        yield
+    finally:
+        torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
 
 
 def _unmark(t: torch.Tensor) -> None:
@@ -191,7 +199,7 @@ def _composites_of(program: ExportedProgram) -> Iterator[None]:
 def _explained(error: Exception) -> CaptureError:
     where = where_raised(error)
     if isinstance(error, CaptureError):
-        return type(error)(error.sentence, where=where)
+        return type(error)(error.sentence, where=where, next_step=error.next_step)
     if "data-dependent" in str(error) or "GuardOnDataDependent" in type(error).__name__:
         return CaptureError(
             "the forward decides by the elements of a tensor, which a graph cannot hold",

@@ -240,8 +240,8 @@ OPWELD_FN void sum_one_tap(float (&sums)[T::kTileN / 2], typename T::Memory& mem
 // A warp's part of a tile to `put(rows, column, values)`, from where it lies in shared memory: 4
 // columns of 4 rows at once, by half of the lanes those of one row. `row` is what `row_at` says of
 // one, once for all, and `of_lane` what another lane found. There are all rows, and whole fours of
-// columns. Both times without a branch between them: what is of columns alone is read once, and
-// reads of the rows that follow are under way early.
+// columns. No branch stands between the two calls: what they read of columns alone is read once,
+// and the second one's rows are on their way while the first computes.
 template <typename Index, int kPitch, typename RowAt, typename OfLane, typename Put>
 OPWELD_FN void give_along_rows(const float (&rows)[16][kPitch], const RowsAt& to, int column,
                                const RowAt& row_at, const OfLane& of_lane, const Put& put) {
