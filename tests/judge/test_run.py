@@ -18,6 +18,7 @@ from opweld.judge.verify.run import (
     _numpy_state,
     filled_memory,
     fingerprint,
+    of_outputs,
     run,
 )
 
@@ -107,3 +108,19 @@ def test_every_part_of_numpys_state_counts(change: Callable[[], object]) -> None
         assert _numpy_state() != before
     finally:
         numpy.random.set_state(state)
+
+
+class SwitchesOn(nn.Linear):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.enable_grad():
+            return super().forward(x)
+
+
+def test_a_result_tells_whether_it_requires_gradients_unasked() -> None:
+    model, call = SwitchesOn(3, 2), Call((torch.randn(4, 3),), {})
+    with torch.no_grad():
+        timed = of_outputs(model(*call.args))
+    found = run(model, call, seed=0)
+    assert found.kinds == timed.kinds and "requires gradients" in found.kinds[0]
+    assert run(model, call, seed=0, grad=True).kinds == ("",)
+    assert run(nn.Linear(3, 2), call, seed=0).kinds == ("",)

@@ -30,7 +30,7 @@ class SwitchedOnInside(SwitchedOn):
     """What requires them whether or not its caller asks stays inside."""
 
     def forward(self, x):
-        return torch.sigmoid(super().forward(x)) * 2
+        return torch.topk(torch.sigmoid(super().forward(x)) * 2, 3)[0]
 
 
 class Mapped(nn.Module):
