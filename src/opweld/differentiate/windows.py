@@ -31,8 +31,7 @@ def passed_on(m: Maker, node: Node, g: Node) -> tuple[Node, Node] | None:
     seen = windows_of(node)
     if seen is None or not _is_known(seen):
         return None
-    shape = seen.operand.type.shape
-    counted = (*shape[: -seen.rank], *(w.count for w in seen.along))
+    counted = (*seen.lead, *seen.counts, *seen.rest)
     g = m.reshaped(g, counted)
     if node.op is Op.SUM:
         return seen.operand, _Gather(m, seen).sums(g)
@@ -41,7 +40,7 @@ def passed_on(m: Maker, node: Node, g: Node) -> tuple[Node, Node] | None:
 
 
 def _is_known(seen: Windows) -> bool:
-    sizes = (*seen.operand.type.shape[-seen.rank :], *(w.count for w in seen.along), *seen.before)
+    sizes = (*seen.sizes, *seen.counts, *seen.before)
     return all(isinstance(size, int) and size >= 0 for size in sizes)
 
 
@@ -76,46 +75,52 @@ class _Gather:
 
     def __init__(self, m: Maker, seen: Windows) -> None:
         self.m, self.seen = m, seen
-        self.first = seen.operand.type.rank - seen.rank
+        self.first = seen.first
         self.apart = all(w.dilation == 1 and w.step >= w.width for w in seen.along)
 
     def sums(self, g: Node) -> Node:
         """Of `g`, a number for each window."""
         if self.apart:
             return self._laid_out(self._beside(g))
-        elems = self._around(g, 0.0)
-        return self._condensed(elems)
+        inside = self._inside()
+        grads = self._around(g, 0.0)
+        return self._condensed(grads if inside is None else self.m.where(inside, grads, 0.0))
 
     def at(self, place: Node, g: Node) -> Node:
         """Of `g`, for the element at `place` of each window alone."""
         m = self.m
         if self.apart:
-            kept = m(Op.EQ, self._beside(place), self._numbers(reverse=False))
+            kept = m(Op.EQ, self._beside(place), self._numbers_beside())
             return self._laid_out(m.where(kept, self._beside(g), 0.0))
         near, grads = self._around(place, _NOWHERE), self._around(g, 0.0)
-        kept = m(Op.EQ, near, self._numbers(reverse=True))
-        return self._condensed(m.where(kept, grads, 0.0))
+        return self._condensed(m.where(m(Op.EQ, near, self._numbers_around()), grads, 0.0))
 
     # --- windows that do not overlap ---
 
     def _beside(self, x: Node) -> Node:
         """A number for each window, with an axis for the places in it behind each of its axes."""
-        counts = x.type.shape[self.first :]
-        lead = x.type.shape[: self.first]
-        spread = self.m.reshaped(x, (*lead, *(each for count in counts for each in (count, 1))))
+        lead, counts, rest = self.seen.lead, self.seen.counts, self.seen.rest
+        apart = (each for count in counts for each in (count, 1))
+        spread = self.m.reshaped(x, (*lead, *apart, *rest))
         pairs = zip(counts, self.seen.along, strict=True)
-        return self.m.expanded(
-            spread, (*lead, *(n for count, w in pairs for n in (count, w.width)))
-        )
+        placed = (each for count, w in pairs for each in (count, w.width))
+        return self.m.expanded(spread, (*lead, *placed, *rest))
 
     def _laid_out(self, x: Node) -> Node:
         """The elements of all windows where they are in the operand."""
-        sizes = self.seen.operand.type.shape[self.first :]
-        given = zip(self.seen.along, self.seen.before, sizes, strict=True)
+        given = zip(self.seen.along, self.seen.before, self.seen.sizes, strict=True)
         for place, (w, before, size) in enumerate(given):
             attrs = WindowAttrs(self.first + place, w.count, w.step, w.width)
             x = _side_by_side(self.m, x, attrs, before, int(str(size)))
         return x
+
+    def _numbers_beside(self) -> Node:
+        """The row-major number of each place in a window, in a shape that broadcasts."""
+        widths = tuple(w.width for w in self.seen.along)
+        count = math.prod(widths)
+        beside = tuple(each for width in widths for each in (1, width))[1:]
+        numbers = self.m.arena.iota(IotaAttrs(0, 1, count), DType.I32)
+        return self.m.reshaped(numbers, (*beside, *(1,) * len(self.seen.rest)))
 
     # --- windows that do ---
 
@@ -123,35 +128,82 @@ class _Gather:
         """For each element of the operand the windows that it may be in, farthest first: along the
         first axes.
         """
-        m, rank, first = self.m, self.seen.rank, self.first
-        sizes = self.seen.operand.type.shape[first:]
+        m, rank, first, sizes = self.m, self.seen.rank, self.first, self.seen.sizes
         for place, w in enumerate(self.seen.along):
-            axis, reach = first + place, (w.width - 1) * w.dilation
-            x = dilated(m, x, axis, w.step, outside)
+            axis, reach = first + place, (_most_windows(w) - 1) * _distance(w)
+            x = dilated(m, x, axis, w.step, outside) if w.dilation > 1 else repeated(m, x, axis, w)
             start, length = self.seen.before[place] - reach, int(str(sizes[place])) + reach
             x = fitted(m, x, axis, start, length, outside)
         for place in reversed(range(rank)):
             w, axis = self.seen.along[place], first + place
-            attrs = WindowAttrs(axis, sizes[place], 1, w.width, w.dilation)
+            attrs = WindowAttrs(axis, sizes[place], 1, _most_windows(w), _distance(w))
             x = m.arena.make(Op.WINDOW, x, attrs=attrs)
-        counts = tuple(first + 2 * place for place in range(rank))
-        return m.permuted(x, (*(axis + 1 for axis in counts), *range(first), *counts))
+        return m.permuted(x, _widths_first(first, rank, x.type.rank))
+
+    def _places(self, axis: int) -> Node:
+        """Where the elements along an axis are in each of the windows around them."""
+        m, w, size = self.m, self.seen.along[axis], int(str(self.seen.sizes[axis]))
+        most, distance = _most_windows(w), 1 if w.dilation > 1 else w.step
+        counted = m.arena.iota(IotaAttrs((most - 1) * distance, -distance, most), DType.I32)
+        before = self.seen.rank - 1 - axis
+        behind = before + len(self.seen.rest)
+        counted = m.reshaped(counted, (most, *(1,) * (before + self.seen.operand.type.rank)))
+        if distance == 1:
+            return counted
+        # (number + before) % step, without a division
+        start = self.seen.before[axis] % w.step
+        rounds = -(-(start + size) // w.step)
+        once = m.reshaped(m.arena.iota(IotaAttrs(0, 1, w.step), DType.I32), (1, w.step))
+        several = m.reshaped(m.expanded(once, (rounds, w.step)), (rounds * w.step,))
+        phase = fitted(m, several, 0, start, size, 0)
+        return m.add(counted, m.reshaped(phase, (size, *(1,) * behind)))
+
+    def _inside(self) -> Node | None:
+        """Whether elements are in the windows around them; None where all are."""
+        total: Node | None = None
+        for axis, w in enumerate(self.seen.along):
+            if w.dilation == 1 and w.width % w.step:
+                test = self.m(Op.LT, self._places(axis), w.width)
+                total = test if total is None else self.m(Op.LOGICAL_AND, total, test)
+        return total
+
+    def _numbers_around(self) -> Node:
+        """The row-major number that each element has in the windows around it, in a shape that
+        broadcasts; of those that it is not in, a number that no place has.
+        """
+        m, below = self.m, 1
+        total: Node | None = None
+        for axis, w in reversed(list(enumerate(self.seen.along))):
+            part = m.mul(self._places(axis), below)
+            total = part if total is None else m.add(part, total)
+            below *= w.width
+        assert total is not None
+        inside = self._inside()
+        return total if inside is None else m.where(inside, total, _NOWHERE - 1)
 
     def _condensed(self, elems: Node) -> Node:
         total = self.m.reduced(Op.SUM, elems, tuple(range(self.seen.rank)))
         return self.m.reshaped(total, self.seen.operand.type.shape)
 
-    def _numbers(self, *, reverse: bool) -> Node:
-        """The row-major number of each place in a window, in a shape that broadcasts."""
-        widths = tuple(w.width for w in self.seen.along)
-        count = math.prod(widths)
-        attrs = IotaAttrs(count - 1, -1, count) if reverse else IotaAttrs(0, 1, count)
-        numbers = self.m.arena.iota(attrs, DType.I32)
-        rank = self.first + self.seen.rank
-        shape = (*widths, *(1,) * rank)
-        if not reverse:
-            shape = tuple(each for width in widths for each in (1, width))[1:]
-        return self.m.reshaped(numbers, shape)
+
+def _most_windows(w: WindowAttrs) -> int:
+    """How many windows along an axis one element may be in."""
+    return w.width if w.dilation > 1 else -(-w.width // w.step)
+
+
+def _distance(w: WindowAttrs) -> int:
+    """How far apart those are that an element may be in, once they are spread or repeated."""
+    return w.dilation if w.dilation > 1 else w.step
+
+
+def repeated(m: Maker, x: Node, axis: int, w: WindowAttrs) -> Node:
+    """Each element as often as the windows have steps, so that number i stands at i * step."""
+    if w.step == 1:
+        return x
+    shape = x.type.shape
+    apart = m.reshaped(x, (*shape[: axis + 1], 1, *shape[axis + 1 :]))
+    apart = m.expanded(apart, (*shape[: axis + 1], w.step, *shape[axis + 1 :]))
+    return m.reshaped(apart, (*shape[:axis], shape[axis] * w.step, *shape[axis + 1 :]))
 
 
 def _place(m: Maker, seen: Windows) -> Node:
@@ -169,19 +221,19 @@ def _place(m: Maker, seen: Windows) -> Node:
     last = m.reduced(Op.AMAX, at_nan, axes)
     place = m.where(m(Op.GE, last, 0), last, place)
     # Where all elements are the least there are, what is around the operand is none of them.
-    first = _first_inside(m, seen, place.type.rank)
+    first = _first_inside(m, seen)
     return place if first is None else m(Op.CLAMP_MIN, place, first)
 
 
-def _first_inside(m: Maker, seen: Windows, rank: int) -> Node | None:
+def _first_inside(m: Maker, seen: Windows) -> Node | None:
     """The row-major number in each window of its first element; None where it is always 0."""
     total, below = None, 1
     for place in reversed(range(seen.rank)):
         w, before = seen.along[place], seen.before[place]
         if before > 0:
-            axis = rank - seen.rank + place
             beyond = m.arena.iota(IotaAttrs(before, -w.step, w.count), DType.I32)
-            beyond = m.reshaped(beyond, tuple(w.count if a == axis else 1 for a in range(rank)))
+            behind = seen.rank - 1 - place + len(seen.rest)
+            beyond = m.reshaped(beyond, (w.count, *(1,) * behind))
             beyond = m(Op.CLAMP_MIN, beyond, 0)
             if w.dilation > 1:
                 beyond = m(Op.DIV_TRUNC, m.add(beyond, w.dilation - 1), w.dilation)
@@ -193,19 +245,24 @@ def _first_inside(m: Maker, seen: Windows, rank: int) -> Node | None:
 
 def _elems(m: Maker, x: Node, seen: Windows) -> Node:
     """The windows of `x`, as capture arranges them: what is in one lies along the first axes."""
-    rank, first = seen.rank, x.type.rank - seen.rank
-    sizes = x.type.shape[first:]
+    rank, first = seen.rank, seen.first
     for place, w in enumerate(seen.along):
         reach = (int(str(w.count)) - 1) * w.step + seen.lengths[place]
-        before, size = seen.before[place], int(str(sizes[place]))
+        before, size = seen.before[place], int(str(seen.sizes[place]))
         after = max(reach - before - size, 0)
         x = padded(m, x, first + place, before, after, OUTSIDE[Op.AMAX])
     for place in reversed(range(rank)):
         w = seen.along[place]
         attrs = WindowAttrs(first + place, w.count, w.step, w.width, w.dilation)
         x = m.arena.make(Op.WINDOW, x, attrs=attrs)
+    return m.permuted(x, _widths_first(first, rank, x.type.rank))
+
+
+def _widths_first(first: int, rank: int, total: int) -> tuple[int, ...]:
+    """The order of axes in which what is in a window lies along the first ones."""
     counts = tuple(first + 2 * place for place in range(rank))
-    return m.permuted(x, (*(axis + 1 for axis in counts), *range(first), *counts))
+    widths = (axis + 1 for axis in counts)
+    return (*widths, *range(first), *counts, *range(first + 2 * rank, total))
 
 
 def _side_by_side(m: Maker, x: Node, w: WindowAttrs, before: int, size: int) -> Node:

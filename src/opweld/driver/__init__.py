@@ -332,7 +332,7 @@ def _down(
     kernels = trace.run("lower", lower, plan)
     plan = with_traffic(plan, kernels, target, conditions.sizes)
     rewrites = plan_lines(simplified.rewritten, algebra, conditions.sizes, simplified.left)
-    variant = _without_gradients(_of_products(variant, plan), plan)
+    variant = _without_gradients(_of_products(variant, plan), plan, conditions)
     part = Part(variant, plan, kernels, bool(simplified.rewritten))
     return _Line(
         simplified, part, tuple(rewrites), tuple(file_lines(simplified.rewritten, algebra))
@@ -350,10 +350,12 @@ def _of_products(variant: Variant, plan: Plan) -> Variant:
     return replace(variant, also=()) if products else variant
 
 
-def _without_gradients(variant: Variant, plan: Plan) -> Variant:
+def _without_gradients(variant: Variant, plan: Plan, conditions: Conditions) -> Variant:
     """For calls without gradients where norms take statistics behind convolutions whose kernels or
     layout are not PyTorch's: its backward of them would take more than a forward saves.
     """
+    if conditions.library_convolutions:  # whose norms have backwards of ours
+        return variant
     calls = (node for node in plan.graph.nodes() if node.op is Op.CALL)
     moved = any(call.attrs.channels_last for call in calls)
     moved |= any(group.convolution is not None for group in plan.groups)

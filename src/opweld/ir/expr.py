@@ -184,6 +184,25 @@ def _substitute_atom(atom: Atom, values: Mapping[str, Size], bounds: Bounds) -> 
     return divide(numerator, denominator, bounds)
 
 
+def in_place_of(value: Size, values: Mapping[str, Size]) -> Size:
+    """`value` with symbols replaced and nothing simplified: for loop variables, of which it is not
+    known here how far they go.
+    """
+    total: Size = 0
+    for monomial, factor in terms_of(value):
+        total = total + product(_atom_in_place_of(a, values) for a in monomial) * factor
+    return total
+
+
+def _atom_in_place_of(atom: Atom, values: Mapping[str, Size]) -> Size:
+    if isinstance(atom, Symbol):
+        return values.get(atom.name, symbol(atom.name))
+    if isinstance(atom, Picked):
+        return picked(replace(atom, coords=tuple(in_place_of(c, values) for c in atom.coords)))
+    numerator, denominator = (in_place_of(x, values) for x in (atom.numerator, atom.denominator))
+    return Expr((((type(atom)(numerator, denominator),), 1),))
+
+
 def picked(atom: Picked) -> Expr:
     return Expr((((atom,), 1),))
 

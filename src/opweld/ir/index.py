@@ -30,7 +30,7 @@ def through_view(view: Node, coords: Coords, bounds: Bounds) -> Coords:
         case Op.EXPAND:
             return align(coords, operand)
         case Op.RESHAPE:
-            return unflatten(flatten(coords, view.type.shape), operand, bounds)
+            return _reshaped(coords, view.type.shape, operand, bounds)
         case Op.SLICE:
             moved = coords[view.attrs.dim] * view.attrs.step + view.attrs.start
             return _with(coords, view.attrs.dim, moved)
@@ -46,6 +46,43 @@ def through_view(view: Node, coords: Coords, bounds: Bounds) -> Coords:
         case Op.GATHER:
             return _picked(view, coords)
     raise AssertionError(f"{view.op.value} is no view with one operand")
+
+
+def _reshaped(
+    coords: Coords, shape: tuple[Size, ...], operand: tuple[Size, ...], bounds: Bounds
+) -> Coords:
+    """Axes that are split and joined among themselves are taken apart from others: a coordinate
+    that only a guard keeps within its axis does not reach into those.
+    """
+    if 0 in shape:
+        return (0,) * len(operand)  # it has no element
+    found: list[Size] = []
+    for ours, theirs in _parted(shape, operand):
+        position = flatten(coords[ours], shape[ours])
+        found += unflatten(position, operand[theirs], bounds)
+    return tuple(found)
+
+
+def _parted(left: tuple[Size, ...], right: tuple[Size, ...]) -> list[tuple[slice, slice]]:
+    """The fewest neighbouring axes of two shapes that have as many elements, one group after the
+    other.
+    """
+    first: dict[Size, int] = {}
+    total: Size = 1
+    for end, size in enumerate(right, start=1):
+        total = total * size
+        first.setdefault(total, end)
+    parts, start, begin = list[tuple[slice, slice]](), 0, 0
+    total = 1
+    for end, size in enumerate(left, start=1):
+        total = total * size
+        stop = first.get(total, 0)
+        if size != 1 and stop > begin:
+            parts.append((slice(start, end), slice(begin, stop)))
+            start, begin = end, stop
+    if begin < len(right) or start < len(left):
+        parts.append((slice(start, len(left)), slice(begin, len(right))))
+    return parts
 
 
 def _picked(pick: Node, coords: Coords) -> Coords:

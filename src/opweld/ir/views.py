@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .graph import Node
+from .graph import Graph, Node
 from .ops import Kind, Op
 
 MOVING_VIEWS = frozenset((Op.CAT, Op.PAD, Op.FLIP, Op.GATHER))
@@ -22,3 +22,26 @@ def behind_views(node: Node) -> Node:
 def is_copy(node: Node) -> bool:
     """Whether a node is its operand, in memory of its own: in the order of its axes."""
     return node.op is Op.CAST and node.inputs[0].type.dtype is node.type.dtype
+
+
+def memory_of(node: Node, graph: Graph) -> Node:
+    """What a result shows: behind its views, or what a pool gives, which is behind none."""
+    while is_free_view(node) and not _is_pooled(node, graph):
+        node = node.inputs[0]
+    return node
+
+
+def _is_pooled(node: Node, graph: Graph) -> bool:
+    """Whether a reshape leaves out the axes of windows; what it shows is no result besides."""
+    made = node.inputs[0]
+    is_first = node.op is Op.RESHAPE and made.kind is not Kind.VIEW and made not in graph.outputs
+    return bool(is_first and made.type.rank > node.type.rank)
+
+
+def views_above_memory(node: Node, graph: Graph) -> list[tuple[Node, Node]]:
+    """The views that lie above the memory of a result, with that."""
+    memory, found = memory_of(node, graph), list[tuple[Node, Node]]()
+    while node is not memory:
+        found.append((node, memory))
+        node = node.inputs[0]
+    return found

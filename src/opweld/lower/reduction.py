@@ -146,11 +146,10 @@ def merged(folding: Folding) -> Folding:
     address in every step allows it.
     """
     folding, kept = _with_loops_merged(folding, folding.kept, "i")
+    folding = replace(folding, kept=kept)  # bounds go by the new names
     folding, reduced = _with_loops_merged(folding, folding.reduced, "r")
     steps = tuple(_with_loops(step, kept, reduced) for step in folding.steps)
-    return replace(
-        folding, kept=kept, reduced=reduced, steps=steps, extents=extents_of_steps(steps)
-    )
+    return replace(folding, reduced=reduced, steps=steps, extents=extents_of_steps(steps))
 
 
 def _with_loops_merged(
@@ -192,12 +191,12 @@ def _with_multiples(folding: Folding, values: Mapping[str, Size]) -> Folding:
     that lanes lie in, and of what these begin behind.
     """
     lane = lane_of(folding)
-    loops = {loop.var for loop in (*folding.kept, *folding.reduced)}
+    loops = {loop.var: loop.extent for loop in (*folding.kept, *folding.reduced)}
     places = [lane.extent]
     for kernel in folding.kernels:
         exprs = [expr for d in kernel.definitions for expr in expressions_of(d)]
         exprs += [store.address for store in kernel.stores]
-        starts = (substitute(expr, {lane.var: 0}) for expr in exprs)
+        starts = (substitute(expr, {lane.var: 0}, loops) for expr in exprs)
         places += [without_symbols(term, loops) for start in starts for term in each_term(start)]
     for size in places:
         here = divides(folding.lanes, substitute(size, values))

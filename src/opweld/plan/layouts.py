@@ -35,7 +35,7 @@ from ..ir.operator import image_of
 from ..ir.ops import Kind, Op
 from ..ir.plan import Conditions, number_at
 from ..ir.types import DType, TensorType
-from ..ir.views import behind_views, is_free_view
+from ..ir.views import behind_views, is_free_view, memory_of, views_above_memory
 from ..target import Target
 from .products.asked_layouts import asked_channels_last, is_asked_channels_last
 from .products.copies import unfused_copies
@@ -65,6 +65,7 @@ _LEAST_GAIN = 1.2
 _OF_A_KERNEL_US = 10.0
 
 Order = tuple[int, ...]
+_NONE = frozenset[int]()
 
 
 def channels_last(rank: int) -> Order:
@@ -77,12 +78,14 @@ def in_channels_last(graph: Graph, target: Target, conditions: Conditions) -> Gr
     less is moved so, without those nearest before the results if need be, as these keep their
     order. Of one and three axes of space these are the convolutions that are kernels of ours. Those
     of each channel by itself stay where a kernel makes them as they lie and nothing beside them has
-    its channels last. A graph whose convolutions are to be the library's stays as it is: the
-    backward of ResNet-18's took twice as long in another layout.
+    its channels last.
     """
-    if target.language != "cuda" or conditions.library_convolutions:
+    if target.language != "cuda":
         return graph
     nodes = [node for node in graph.nodes() if _may_be_moved(node)]
+    if conditions.library_convolutions:
+        of_library = frozenset(node.serial for node in nodes if _is_of_library(node))
+        return _moved(graph, of_library, {}, _NONE, _NONE, target, conditions)
     followed = _followed(graph)
     gains = {
         node.serial: gain_of_ours(node, target, conditions, node.serial in followed)
@@ -95,16 +98,31 @@ def in_channels_last(graph: Graph, target: Target, conditions: Conditions) -> Gr
     gains |= {serial: of_patches[serial] for serial in patches}
     chosen = ours | patches | {node.serial for node in nodes if _is_of_library(node)}
     chosen -= kept_in_planes(graph, chosen, FOLLOWING, followed, target, conditions)
+    graph = _moved(graph, chosen, gains, ours, patches, target, conditions)
+    return with_formats(graph, target, conditions)
+
+
+def _moved(
+    graph: Graph,
+    chosen: frozenset[int],
+    gains: Mapping[int, float],
+    ours: frozenset[int],
+    patches: frozenset[int],
+    target: Target,
+    conditions: Conditions,
+) -> Graph:
+    """With the chosen convolutions in the order of channels last, but for the last of them where
+    their copies cost more than it gains; the same graph where nothing is worth it.
+    """
     while chosen:
         moved = _Moved.of(graph, chosen, ours, patches)
         if _is_worth_it(moved, graph, gains, target, conditions):
-            graph = moved.graph
-            break
+            return moved.graph
         returned = _convolutions_behind(moved, graph, chosen)
         if not returned:
             break
         chosen -= returned
-    return with_formats(graph, target, conditions)
+    return graph
 
 
 def _may_be_moved(node: Node) -> bool:
@@ -206,8 +224,12 @@ class _Moved:
     def of(
         graph: Graph, chosen: frozenset[int], ours: frozenset[int], patches: frozenset[int]
     ) -> _Moved:
-        returned = frozenset(_memory_of(node, graph).serial for node in graph.outputs)
-        shown = {v.serial: memory for each in graph.outputs for v, memory in _views(each, graph)}
+        returned = frozenset(memory_of(node, graph).serial for node in graph.outputs)
+        shown = {
+            v.serial: memory
+            for each in graph.outputs
+            for v, memory in views_above_memory(each, graph)
+        }
         given, origins = (returned, shown, image_of(graph) is not None), dict(graph.origins)
         asked = asked_channels_last(graph)
         moved = _Moved(arena_of(graph), chosen, ours, patches, *given, origins, asked)
@@ -406,29 +428,6 @@ class _Moved:
             copy = self.arena.make(Op.CAST, node, attrs=CastAttrs(node.type.dtype))
         self.copies.add(copy.serial)
         return copy
-
-
-def _memory_of(node: Node, graph: Graph) -> Node:
-    """What a result shows: behind its views, or what a pool gives, which is behind none."""
-    while is_free_view(node) and not _is_pooled(node, graph):
-        node = node.inputs[0]
-    return node
-
-
-def _is_pooled(node: Node, graph: Graph) -> bool:
-    """Whether a reshape leaves out the axes of windows; what it shows is no result besides."""
-    made = node.inputs[0]
-    is_first = node.op is Op.RESHAPE and made.kind is not Kind.VIEW and made not in graph.outputs
-    return bool(is_first and made.type.rank > node.type.rank)
-
-
-def _views(node: Node, graph: Graph) -> list[tuple[Node, Node]]:
-    """The views that lie above the memory of a result, with that."""
-    memory, found = _memory_of(node, graph), list[tuple[Node, Node]]()
-    while node is not memory:
-        found.append((node, memory))
-        node = node.inputs[0]
-    return found
 
 
 def _counts_places(node: Node) -> bool:

@@ -16,8 +16,7 @@ _FUNCTIONAL = "torch.nn.functional"
 
 def _fits(seen: Windows, ceil: bool) -> bool:
     """Whether torch makes as many windows of these arguments (native/Pool.h)."""
-    shape = seen.operand.type.shape[-seen.rank :]
-    rows = zip(shape, seen.along, seen.before, seen.lengths, strict=True)
+    rows = zip(seen.sizes, seen.along, seen.before, seen.lengths, strict=True)
     return all(
         isinstance(size, int) and w.count == _count(size, w.step, before, length, ceil)
         for size, w, before, length in rows
@@ -34,7 +33,7 @@ def pool_of(node: Node) -> tuple[str, str, Node] | None:
     if node.op not in OUTSIDE or (node.op is Op.AMAX and not node.attrs.first):
         return None
     seen = windows_of(node)
-    if seen is None or seen.operand.type.rank - seen.rank not in (1, 2):
+    if seen is None or not _is_image(seen):
         return None
     if any(2 * before > w.width for before, w in zip(seen.before, seen.along, strict=True)):
         return None  # more padding than torch takes
@@ -43,7 +42,22 @@ def pool_of(node: Node) -> tuple[str, str, Node] | None:
         return None
     text = _largest(seen, ceil) if node.op is Op.AMAX else _total(seen, ceil)
     name = f"{'max' if node.op is Op.AMAX else 'avg'}_pool{seen.rank}d"
+    text = text.replace("{x}", f"{{x}}{_first(seen)}") + _last(seen)
     return name, f"{text}.reshape({sizes(node.type.shape)})", seen.operand
+
+
+def _is_image(seen: Windows) -> bool:
+    """Whether it is one, or several, with the channels first or last."""
+    return len(seen.rest) < 2 and seen.operand.type.rank - seen.rank in (1, 2)
+
+
+def _first(seen: Windows) -> str:
+    """What puts channels that are last before the axes of the windows."""
+    return f".movedim(-1, {seen.first})" if seen.rest else ""
+
+
+def _last(seen: Windows) -> str:
+    return f".movedim({seen.first}, -1)" if seen.rest else ""
 
 
 def scattered_by_pool(node: Node) -> tuple[str, str] | None:
@@ -52,16 +66,17 @@ def scattered_by_pool(node: Node) -> tuple[str, str] | None:
     """
     seen = windows_of(node) if node.op is Op.AMAX else None
     ceil = next((ceil for ceil in (False, True) if seen and _fits(seen, ceil)), None)
-    if seen is None or ceil is None or seen.rank != 2:
+    if seen is None or ceil is None or seen.rank != 2 or not _is_image(seen):
         return None
     names = ("width", "step", "dilation")
     widths, steps, dilations = (tuple(getattr(w, name) for w in seen.along) for name in names)
     given = f"{widths}, {steps}, {seen.before}, {dilations}, {ceil}"
-    pooled = (*seen.operand.type.shape[: -seen.rank], *(w.count for w in seen.along))
-    grad = f"{{g}}.reshape({sizes(pooled)}), {{a}}, {given}, {{s}}_places"
+    pooled = (*seen.lead, *seen.counts, *seen.rest)
+    to = _first(seen)
+    grad = f"{{g}}.reshape({sizes(pooled)}){to}, {{a}}{to}, {given}, {{s}}_places"
     called = "torch.ops.aten.max_pool2d_with_indices"
-    first = f"_, {{s}}_places = {called}.default({{a}}, {given})"
-    return first, f"{called}_backward.default({grad})"
+    first = f"_, {{s}}_places = {called}.default({{a}}{to}, {given})"
+    return first, f"{called}_backward.default({grad}){_last(seen)}"
 
 
 def is_windowed(node: Node) -> bool:
@@ -83,7 +98,7 @@ def _total(seen: Windows, ceil: bool) -> str:
         arguments = ", ".join(_arguments(seen, ceil))
         return f"{_FUNCTIONAL}.avg_pool{seen.rank}d({{x}}, {arguments}, divisor_override=1)"
     one = WindowAttrs(0, 1, 1, 1)
-    plane = Windows(seen.operand, (one, *seen.along), (0, *seen.before))
+    plane = Windows(seen.operand, seen.first, (one, *seen.along), (0, *seen.before))
     arguments = ", ".join(_arguments(plane, ceil))
     line = f"{_FUNCTIONAL}.avg_pool2d({{x}}.unsqueeze(-2), {arguments}, divisor_override=1)"
     return f"{line}.squeeze(-2)"

@@ -130,11 +130,9 @@ def _choose_convolutions(
 
 
 def _require_layout(call: Node, made: Convolution, conditions: Conditions) -> None:
-    if call.attrs.channels_last:
-        return
     if conditions.library_convolutions:
         raise NoProduct("norms take statistics here, for a training step")
-    if made.in_planes:
+    if call.attrs.channels_last or made.in_planes:
         return
     raise NoProduct("by the estimate a kernel and copies into its order gain nothing")
 
