@@ -1,6 +1,6 @@
 """One network of network_speed.py, in a process of its own: prepared, and timed when told to.
 
-    python benchmarks/network_child.py speed|host|convolutions|networks ROW TARGET FOLDER
+    python benchmarks/network_child.py speed|host|convolutions|networks|steps ROW TARGET FOLDER
 
 Tells what it is at through the file descriptor named by OPWELD_EVENTS, last "ready"; then waits for
 the file FOLDER/go, so that nothing else runs while it is timed. Writes FOLDER/answer.json.
@@ -14,7 +14,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from benchmarks.networks import BY_NAME, Loaded, Row, loaded, synchronised  # no
 
 from opweld.driver import compile_module  # noqa: E402
 from opweld.judge.measure.clock import rotated, summarise, time_interleaved  # noqa: E402
+from opweld.judge.measure.steps import apart  # noqa: E402
 from opweld.judge.numerics.compare import ErrorSums  # noqa: E402
 from opweld.judge.numerics.effective import CONVOLUTIONS, Lowered  # noqa: E402
 from opweld.judge.numerics.grade import grade  # noqa: E402
@@ -42,7 +43,7 @@ CALLS, ROUNDS = 5, 40
 Way = Callable[[], Any]
 # Eager PyTorch with weights and inputs in the layout that convolutions like best.
 CHANNELS_LAST = "eager, channels last"
-IN_BOTH_LAYOUTS = ("convolutions", "networks")
+IN_BOTH_LAYOUTS = ("convolutions", "networks", "steps")
 FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
@@ -84,23 +85,24 @@ class Prepared:
 def main() -> None:
     kind, name, target, folder = sys.argv[1:]
     row = BY_NAME[name]
-    trains = kind == "host" or (kind == "speed" and row.training)
-    prepared = prepare(row, target, Path(folder), trains, kind in IN_BOTH_LAYOUTS)
+    trains = kind in ("host", "steps") or (kind == "speed" and row.training)
+    options = Options(target=target, check=False, training=kind == "steps")
+    prepared = prepare(row, options, Path(folder), trains, kind in IN_BOTH_LAYOUTS)
     tell("ready")
     while not Path(folder, "go").exists():
         time.sleep(0.05)
     figures = (host if kind == "host" else speed)(prepared, trains)
+    if kind == "steps":
+        figures["gradients"] = gradient_errors(prepared)
     Path(folder, "answer.json").write_text(json.dumps(figures), "utf-8")
 
 
-def prepare(row: Row, target: str, folder: Path, trains: bool, both_layouts: bool) -> Prepared:
+def prepare(row: Row, options: Options, folder: Path, trains: bool, both_layouts: bool) -> Prepared:
     """Compiles, builds and calls; raises where the kernels were not built."""
-    device = "cpu" if target == "cpu" else "cuda"
+    device = "cpu" if options.target == "cpu" else "cuda"
     tell("emit")
     made = loaded(row, device, row.gpu_batch if device == "cuda" else None)
-    compiled = compile_module(
-        made.module, made.inputs, {}, made.original, Options(target=target, check=False)
-    )
+    compiled = compile_module(made.module, made.inputs, {}, made.original, options)
     new = folder / f"{row.path.stem}_new.py"
     new.write_text(compiled.text, "utf-8")
     tell("build")
@@ -140,6 +142,16 @@ def speed(prepared: Prepared, trains: bool) -> dict[str, Any]:
     backward = time_interleaved(prepared.backwards(), device, BUDGET_S) if trains else {}
     spread = {name: [each.p10, each.p90] for name, each in times.items()}
     return {**figures, "ms": medians(times), "spread": spread, "ms_backward": medians(backward)}
+
+
+def gradient_errors(prepared: Prepared) -> dict[str, float]:
+    """Distances of all gradients from those of a float64 run, over their norm."""
+    made = prepared.made
+    exact_inputs = tuple(x.double() if x.is_floating_point() else x for x in made.inputs)
+    wide = replace(made, inputs=exact_inputs)
+    exact = Prepared(wide, {"exact": copy.deepcopy(made.module).double()}, prepared.device)
+    wanted = exact.backwards()["exact"]()
+    return {name: apart(run(), wanted) for name, run in prepared.backwards().items()}
 
 
 def checked(prepared: Prepared) -> dict[str, Any]:

@@ -5,6 +5,7 @@
     python benchmarks/network_speed.py --kinds host          the small networks alone
     python benchmarks/network_speed.py --kinds convolutions  convolutions with what is behind them
     python benchmarks/network_speed.py --kinds networks      networks of convolutions, by batch
+    python benchmarks/network_speed.py --kinds steps         their steps of training, of --training
     python benchmarks/network_speed.py --target cpu --only MLP --out /tmp
 
 Each network is a process of its own. All are prepared side by side: emitted, built, compiled by
@@ -39,6 +40,7 @@ from benchmarks.networks import (  # noqa: E402
     HOST_ROWS,
     NETWORK_ROWS,
     ROWS,
+    STEP_ROWS,
     Row,
     chosen,
 )
@@ -52,6 +54,7 @@ KINDS = {
     "speed": ROWS,
     "convolutions": CONVOLUTION_ROWS,
     "networks": NETWORK_ROWS,
+    "steps": STEP_ROWS,
 }
 # Compilers of one network at once: many networks are prepared at the same time.
 JOBS = {"MAX_JOBS": "4", "TORCHINDUCTOR_COMPILE_THREADS": "2", "OMP_NUM_THREADS": "2"}
@@ -61,7 +64,7 @@ TIMING_S = 60.0
 def main(
     only: Annotated[str, typer.Option(help="Parts of names, between bars.")] = "",
     kinds: Annotated[
-        str, typer.Option(help="Of host, speed, convolutions, networks.")
+        str, typer.Option(help="Of host, speed, convolutions, networks, steps.")
     ] = "host,speed",
     target: Annotated[str, typer.Option(help="What the kernels are for.")] = "auto",
     prepare_s: Annotated[float, typer.Option(help="Seconds until all must be ready.")] = 330.0,

@@ -94,7 +94,14 @@ NETWORK_ROWS = (
         for n, stem in _WITH_NORMS
     ),
 )
-BY_NAME = {row.name: row for row in (*ROWS, *HOST_ROWS, *CONVOLUTION_ROWS, *NETWORK_ROWS)}
+# Forward and backward of the same, with kernels for both.
+STEP_ROWS = tuple(
+    Row(f"{n}, batch {BATCHES[-1]}, step", model(stem), None, None, True, BATCHES[-1])
+    for n, stem in _WITH_NORMS
+)
+BY_NAME = {
+    row.name: row for row in (*ROWS, *HOST_ROWS, *CONVOLUTION_ROWS, *NETWORK_ROWS, *STEP_ROWS)
+}
 
 
 @dataclass(frozen=True)

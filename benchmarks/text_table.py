@@ -89,6 +89,7 @@ def network_speed(account: dict[str, Any]) -> list[str]:
         "speed": [],
         "convolutions": [],
         "networks": [],
+        "steps": [],
         "host": [],
     }
     for case in account["cases"]:
@@ -108,6 +109,14 @@ def network_speed(account: dict[str, Any]) -> list[str]:
                 "",
                 *table((*heads, "error", "grade"), map(convolution_cells, kinds[kind])),
             ]
+    if kinds["steps"]:
+        text += [
+            "",
+            "Medians in ms of forward and backward, of files of `--training`; errors are distances"
+            " of all gradients from those of a float64 run, over their norm: ours, eager's.",
+        ]
+        heads = ("model", "eager", CHANNELS_LAST, "torch.compile", "ModelNew", "times")
+        text += ["", *table((*heads, "errors"), map(step_cells, kinds["steps"]))]
     if kinds["host"]:
         ways = ("eager", "torch.compile", "ModelNew")
         heads = ("network", *ways, *(f"{way}, gradients" for way in ways))
@@ -237,6 +246,18 @@ def convolution_cells(case: dict[str, Any]) -> list[str]:
     times = case.get("ms", {})  # there is no such layout of one axis of space
     other_layout = figure(times, CHANNELS_LAST, 4) if CHANNELS_LAST in times else ""
     return [name, eager, other_layout, *others]
+
+
+def step_cells(case: dict[str, Any]) -> list[str]:
+    if "problem" in case:
+        return [case["name"], case["problem"].partition(":")[0], *[""] * 5]
+    if fault := fault_of(case):
+        return [case["name"], f"no times: {fault}", *[""] * 5]
+    times, errors = case["ms_backward"], case["gradients"]
+    other_layout = figure(times, CHANNELS_LAST, 4) if CHANNELS_LAST in times else ""
+    beside = [figure(times, "eager", 4), other_layout, figure(times, "compile", 4)]
+    ours = [f"**{times['opweld']:.4g}**", f"{times['eager'] / times['opweld']:.2f}"]
+    return [case["name"], *beside, *ours, f"{errors['opweld']:.2g}, {errors['eager']:.2g}"]
 
 
 def backward(case: dict[str, Any]) -> list[list[str]]:

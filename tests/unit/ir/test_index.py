@@ -105,6 +105,15 @@ def test_views_of_views(view: Node, n: int) -> None:
     assert_shows(view, n)
 
 
+def test_a_reshape_leaves_axes_that_are_apart_alone() -> None:
+    """What a guard alone keeps within its axis does not reach into others."""
+    arena, x = node_of((N, 1, 6, 5))
+    view = arena.make(Op.RESHAPE, x, attrs=ShapeAttrs((N, 3, 2, 5, 1)))
+    i, j, k = (symbol(name) for name in "ijk")
+    beyond = (i, j + 7, k - 9, k + 4, 0)
+    assert through_view(view, beyond, {}) == (i, 0, j * 2 + 14 + k - 9, k + 4)
+
+
 @given(
     st.lists(st.sampled_from([1, 2, 3, N, N * 2]), max_size=4).map(tuple), st.sampled_from(SIZES)
 )

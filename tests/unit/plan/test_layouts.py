@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.unit.plan.plans import BATCH, Make, graph
 
@@ -13,7 +15,8 @@ from opweld.ir.types import DType, TensorType
 from opweld.ir.views import behind_views, is_copy
 from opweld.plan import make_plan
 from opweld.plan.layouts import in_channels_last
-from opweld.target import CPU, SM_80
+from opweld.plan.products.choice import choose_products
+from opweld.target import CPU, SM_80, SM_90A
 
 
 def convolution(m: Make, x: Node, channels: int) -> Node:
@@ -47,6 +50,16 @@ def test_what_is_between_convolutions_is_in_their_order() -> None:
     assert found.outputs[0].type == mean.type
     same = graph(mean)
     assert in_channels_last(same, CPU, NO_CONDITIONS) is same
+
+
+def test_for_a_training_step_the_librarys_are_in_their_order_too() -> None:
+    """As the gradients of what is between them are."""
+    m = Make()
+    step = replace(NO_CONDITIONS, library_convolutions=True)
+    found = in_channels_last(graph(m.reduced("mean", two(m), 2, 3)), SM_90A, step)
+    calls = [node for node in found.nodes() if node.op is Op.CALL]
+    assert len(calls) == 2 and all(call.attrs.channels_last for call in calls)
+    assert not choose_products(found, SM_90A, step).products
 
 
 @pytest.mark.parametrize(("op", "axes"), [("argmax", (1, 2)), ("sum", (1, 3))])
