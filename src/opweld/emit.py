@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from .emission import piece
 from .emission.backward import Backward, backward
-from .emission.body import apart, parameters, reference, size_reads, span_text, together
+from .emission.body import apart, parameters, reference, size_reads, together
 from .emission.classes import (
     classes_text,
     imports_of,
@@ -22,7 +22,7 @@ from .emission.gradients.by_kernels import by_kernels, more_results, span_by_ker
 from .emission.host_bound import host_bound_sizes
 from .emission.libraries import kernels_text, listed, raw_string, shared_text
 from .emission.replay import replay, replay_call
-from .emission.spans import Span, named, spans_of
+from .emission.spans import Span, spans_of_parts
 from .emission.spelling.ops import dtype, maker_name, number, size_name
 from .emission.support import (
     MARKER,
@@ -149,35 +149,21 @@ _Spans = dict[str, list[_Spanned]]
 
 
 def _spans(parts: tuple[Part, ...], backwards: tuple[BackwardPart, ...]) -> _Spans:
-    """What has one gradient over several kernels; of one name are those of one text."""
-    known: dict[str, tuple[str, ...]] = {}
+    """What has one gradient over several kernels. What is made for a backward is of the nodes of
+    the first span of a name, whose texts another one that computes the same takes over.
+    """
     made = {each.operator: each for each in backwards}
     first: dict[str, _Spanned] = {}
-    return {
-        part.variant.suffix: [_named(each, known) for each in _spans_of(part, made, first)]
-        for part in parts
-    }
-
-
-def _spans_of(
-    part: Part, made: dict[str, BackwardPart], first: dict[str, _Spanned]
-) -> list[_Spanned]:
-    """Those of a plan. What is `made` for a backward is of the nodes of the `first` span of a name,
-    whose texts another one that computes the same takes over.
-    """
-    if not part.variant.contract.differentiable:
-        return []
-    graph = part.plan.graph
-    operators = {fused.operator.name: fused.operator for fused in _fused_groups((part,))}
-    found = []
-    for span in spans_of(part.plan, operators):
-        name = span.operator.name
-        if name not in made or made[name].of != span_text(graph, span, operators):
-            found.append(_spanned(graph, operators, span))
-            continue
-        if name not in first:
-            first[name] = _by_kernels(graph, operators, span, made[name])
-        found.append(replace(first[name], graph=graph, operators=operators, span=span))
+    found = {part.variant.suffix: list[_Spanned]() for part in parts}
+    for part, operators, spans in spans_of_parts(parts):
+        graph = part.plan.graph
+        for span in spans:
+            name = span.operator.name
+            if name not in first:
+                given = (graph, operators, span)
+                first[name] = _by_kernels(*given, made[name]) if name in made else _spanned(*given)
+            own = replace(first[name], graph=graph, operators=operators, span=span)
+            found[part.variant.suffix].append(own)
     return found
 
 
@@ -201,16 +187,6 @@ def _spanned(graph: Graph, operators: dict[str, Operator], span: Span) -> _Spann
     texts += [together(graph, span, operators, left)]
     texts += [closed.text] if closed else []
     return _Spanned(graph, operators, span, tuple(texts), closed)
-
-
-def _named(each: _Spanned, known: dict[str, tuple[str, ...]]) -> _Spanned:
-    """With a number in its name where the same kernels are put together otherwise."""
-    wish, number = each.span.operator.name, 1
-    while known.setdefault(each.span.operator.name, each.texts) != each.texts:
-        number += 1
-        span = named(each.span, f"{wish}_{number}")
-        each = _spanned(each.graph, each.operators, span)
-    return each
 
 
 def _each(spans: _Spans) -> list[_Spanned]:

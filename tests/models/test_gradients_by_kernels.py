@@ -88,12 +88,16 @@ def test_several_kernels_under_one_gradient_have_one_backward(tmp_path: Path) ->
     assert not re.search(r"training_of_k[23]\b(?!_)", emitted.compiled.text)
 
 
-def test_kernels_that_are_alike_share_their_one_backward(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [training.Twice, training.OnTwoLines])
+def test_kernels_that_are_alike_share_their_one_backward(
+    kind: type[nn.Module], tmp_path: Path
+) -> None:
     torch.manual_seed(1)
-    module, calls = training.Twice().eval(), [(images(6),), (images(4, 3),)]
+    module, calls = kind().eval(), [(images(6),), (images(4, 3),)]
     emitted = emit_module(module, (calls[0], {}), tmp_path, mode="both", training=True)
     written = re.findall(r"^def _(k\d_k\d)_\w+_backward\(_kernels", emitted.compiled.text, re.M)
     assert len(written) == 1
+    assert emitted.compiled.text.count("=lambda op: _in_one_span(") == 1
     assert_trains(emitted, calls, graded=False)
 
 

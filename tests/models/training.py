@@ -51,6 +51,14 @@ class Twice(nn.Module):
         return x
 
 
+class OnTwoLines(Twice):
+    """The same from two lines of the user's."""
+
+    def forward(self, x):
+        x = torch.softmax(self.norm[0](x.flip(1) * self.scale), -1)
+        return torch.softmax(self.norm[1](x.flip(1) * self.scale), -1)
+
+
 class Places(nn.Module):
     """The places of maxima, which a backward would compute in a reduction of its own."""
 

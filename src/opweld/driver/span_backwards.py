@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from opweld.differentiate import differentiate
 from opweld.driver.budget import saved_of
 from opweld.driver.sizes import sizes_of
-from opweld.emission.body import span_text
-from opweld.emission.spans import Span, spans_of
+from opweld.emission.spans import Span, spans_of_parts
 from opweld.ir.contract import Variant
 from opweld.ir.graph import Node, consumers
-from opweld.ir.kernels.shared import fused_groups_of
-from opweld.ir.operator import Operator
 from opweld.ir.original import BackwardPart, Part, Vjp
 from opweld.ir.plan import Group, Sizes
 from opweld.lower import lower
@@ -27,19 +24,16 @@ def span_backwards(trace: Trace, parts: Iterable[Part], down: Down) -> list[Back
     """Those of the spans of a file that kernels are made for, each once."""
     made: list[BackwardPart] = []
     known: set[str] = set()
-    for part in parts:
-        operators = {operator.name: operator for *_, operator in fused_groups_of((part,))}
-        for span in spans_of(part.plan, operators):
+    for part, _, spans in spans_of_parts(parts):
+        for span in spans:
             if span.operator.name not in known:
                 known.add(span.operator.name)
-                made += _backward(trace, part, span, operators, down)
+                made += _backward(trace, part, span, down)
     return made
 
 
-def _backward(
-    trace: Trace, part: Part, span: Span, operators: Mapping[str, Operator], down: Down
-) -> list[BackwardPart]:
-    whole, graph, sizes = span.whole.as_compiled, part.plan.graph, sizes_of(part, span.whole)
+def _backward(trace: Trace, part: Part, span: Span, down: Down) -> list[BackwardPart]:
+    whole, sizes = span.whole.as_compiled, sizes_of(part, span.whole)
     vjp = _vjp(trace, part, span, sizes)
     if vjp is None:
         return []
@@ -53,8 +47,7 @@ def _backward(
     if more:
         plan = replace(part.plan, groups=tuple(more))
         saving = replace(part, plan=plan, kernels=trace.run("lower", lower, plan))
-    text = span_text(graph, span, operators)
-    return [BackwardPart(span.operator.name, vjp, planned, saving, saved, text)]
+    return [BackwardPart(span.operator.name, vjp, planned, saving, saved)]
 
 
 def _vjp(trace: Trace, part: Part, span: Span, sizes: Sizes) -> Vjp | None:

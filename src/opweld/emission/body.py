@@ -333,15 +333,6 @@ def together(
     return "\n".join([head, *(f"    {line}" for line in lines)])
 
 
-def span_text(graph: Graph, span: Span, operators: Mapping[str, Operator]) -> str:
-    """What the kernels of a span compute, and how they are put together."""
-    texts = (
-        reference(graph, span.whole.as_compiled, span.operator),
-        together(graph, span, operators),
-    )
-    return "\n".join(texts)
-
-
 def names_size(line: str, lines: list[str]) -> bool:
     name = line.split(" ", 1)[0]
     return any(re.search(rf"\b{name}\b", each) for each in lines)

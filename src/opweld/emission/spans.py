@@ -6,13 +6,18 @@ times as long as the norm's.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ..ir.graph import Graph, Node, topological
 from ..ir.kernels.lifted import lifted
+from ..ir.kernels.shared import fused_groups_of
 from ..ir.operator import Operator, operator_over
+from ..ir.original import Part
 from ..ir.plan import Group, Plan
+
+Computation = tuple[tuple[str, ...], tuple[Hashable, ...], tuple[int, ...]]
+"""The names of kernels, operands and steps, and which of these are results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +29,28 @@ class Span:
     parts: tuple[Group, Group]
     whole: Group
     operator: Operator
+    copy: int = 1
 
     @property
     def number(self) -> str:
-        """The numbers of its groups: "k1_k2"."""
-        return "_".join(group.name.partition("_")[0] for group in self.parts)
+        """The numbers of its groups, "k1_k2", and which one of these it is where the same kernels
+        are put together otherwise: "k1_k2_2".
+        """
+        numbers = "_".join(group.name.partition("_")[0] for group in self.parts)
+        return numbers if self.copy == 1 else f"{numbers}_{self.copy}"
+
+    @property
+    def computation(self) -> Computation:
+        """What it computes, by the places of operands and of what is computed before."""
+        whole = self.whole.as_compiled
+        places = {node.serial: place for place, node in enumerate(whole.inputs)}
+        steps: list[Hashable] = [node.type for node in whole.inputs]
+        for node in topological(whole.outputs, frozenset(places)):
+            places[node.serial] = len(steps)
+            operands = tuple(places[operand.serial] for operand in node.inputs)
+            steps.append((node.op, node.attrs, node.type, operands))
+        results = tuple(places[node.serial] for node in whole.outputs)
+        return tuple(group.name for group in self.parts), tuple(steps), results
 
     def saving(self, group: Group) -> str:
         """What a group of it is called where it leaves more for their backward."""
@@ -41,6 +63,31 @@ class Span:
         made = {node.serial for node in self.parts[0].outputs} - results
         inside = topological(self.whole.as_compiled.outputs)
         return tuple(node for node in inside if node.serial in made)
+
+
+def spans_of_parts(parts: Iterable[Part]) -> Iterator[tuple[Part, dict[str, Operator], list[Span]]]:
+    """The spans of what gradients may be asked of, and the operators there by name: of one name are
+    those that compute the same.
+    """
+    known: dict[str, Computation] = {}
+    for part in parts:
+        if not part.variant.contract.differentiable:
+            continue
+        operators = {operator.name: operator for *_, operator in fused_groups_of((part,))}
+        yield part, operators, [_apart(span, known) for span in spans_of(part.plan, operators)]
+
+
+def _apart(span: Span, known: dict[str, Computation]) -> Span:
+    """With a number in its name where the same kernels are put together otherwise."""
+    wish, own, computation = span.operator.name, span, span.computation
+    while known.setdefault(own.operator.name, computation) != computation:
+        own = _numbered(span, f"{wish}_{own.copy + 1}", own.copy + 1)
+    return own
+
+
+def _numbered(span: Span, name: str, copy: int) -> Span:
+    whole = replace(span.whole, name=name)
+    return replace(span, whole=whole, operator=replace(span.operator, name=name), copy=copy)
 
 
 def spans_of(plan: Plan, operators: Mapping[str, Operator]) -> list[Span]:
@@ -132,12 +179,6 @@ def _lifted(whole: Group, parts: tuple[Group, Group], operators: Mapping[str, Op
     for_any = any(part.lifting for part in parts)
     given = any(operators[part.name].sizes for part in parts)
     return replace(whole, lifting=lifted(whole)) if for_any and not given else whole
-
-
-def named(span: Span, name: str) -> Span:
-    """The same span by another name."""
-    whole = replace(span.whole, name=name)
-    return replace(span, whole=whole, operator=replace(span.operator, name=name))
 
 
 def _names(

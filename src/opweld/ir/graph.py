@@ -285,13 +285,16 @@ def records_of(structure: Structure) -> Iterator[Record]:
         yield from records_of(part)
 
 
-def topological(roots: tuple[Node, ...]) -> tuple[Node, ...]:
-    """The roots and all they need, operands first, without recursion (graphs can be deep)."""
+def topological(roots: tuple[Node, ...], known: Container[int] = ()) -> tuple[Node, ...]:
+    """The roots and what they need, operands first, up to nodes whose serials are known; without
+    recursion (graphs can be deep), and in an order that no serial changes.
+    """
     order: dict[int, Node] = {}
     stack: list[tuple[Node, Iterator[Node]]] = [(r, iter(r.inputs)) for r in reversed(roots)]
     while stack:
         node, operands = stack[-1]
-        missing = next((n for n in operands if n.serial not in order), None)
+        left = (n for n in operands if n.serial not in order and n.serial not in known)
+        missing = next(left, None)
         if missing is not None and node.serial not in order:
             stack.append((missing, iter(missing.inputs)))
             continue

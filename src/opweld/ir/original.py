@@ -86,8 +86,7 @@ class Vjp:
 class BackwardPart:
     """The backward of an operator by kernels: `part` has those of the graph of `vjp`. Where this
     reads intermediates, `saving` is the group with these, the `saved`, behind its results. Of
-    several kernels under one gradient `saving` has those that leave more than they do otherwise,
-    and `of` is the text of what they compute: the backward is of this alone.
+    several kernels under one gradient `saving` has those that leave more than they do otherwise.
     """
 
     operator: str
@@ -95,7 +94,6 @@ class BackwardPart:
     part: Part
     saving: Part | None = None
     saved: tuple[Node, ...] = ()
-    of: str = ""
 
     @property
     def parts(self) -> tuple[Part, ...]:
