@@ -45,6 +45,7 @@ NETWORKS = "network-speed-nvidia-h200"
 TRAINING = "training-nvidia-h200"
 ON_CPU, CPU_REDUCTIONS = "cpu-cpu-2-cores", "cpu-reductions-cpu-2-cores"
 BACKWARD = "ms_backward"
+STEP = "ResNet-18, batch 32, step"
 WIDE = "Linear 8192x8192 -> 8192, bfloat16"
 
 ROWS = (
@@ -67,6 +68,7 @@ ROWS = (
     Row("ViT-B, float32", NETWORKS, "ViT-B, 12 blocks"),
     Row("GPT, 12 blocks, float32", NETWORKS, "GPT, 12 blocks"),
     Row("MLP 8192 wide, --training, and backward", TRAINING, "mlp_8192"),
+    Row("ResNet-18, 32 images, --training, and backward", NETWORKS, STEP, BACKWARD),
     Row("batch norm + ReLU, --training, and backward", TRAINING, "batch_norm_relu"),
     Row("small MLP, time of the host", NETWORKS, "MLP", "no_grad_us"),
     Row("small LSTM, time of the host", NETWORKS, "LSTM cell, 8 steps", "no_grad_us"),

@@ -29,6 +29,20 @@ POOLS = {
 }
 
 
+IN_3D = source(
+    """self.first = nn.Conv3d(3, 5, 3, bias=False)
+    self.norm = nn.BatchNorm3d(5)
+    self.pool = nn.MaxPool3d(3, 2, 1)
+    self.last = nn.Conv3d(5, 4, 1)""",
+    "return self.last(self.pool(torch.relu(self.norm(self.first(x)))))",
+    "2, 3, 5, 7, 9",
+)
+
+
+def test_gradients_in_three_axes_of_space(tmp_path: Path) -> None:
+    require_near_float64("in_3d", IN_3D, ".permute(0, 4, 1, 2, 3)", tmp_path)
+
+
 @pytest.mark.parametrize("name", POOLS)
 def test_gradients_behind_a_norm(name: str, tmp_path: Path) -> None:
     model = source(
@@ -39,8 +53,13 @@ def test_gradients_behind_a_norm(name: str, tmp_path: Path) -> None:
         "return self.last(self.pool(torch.relu(self.norm(self.first(x)))))",
         "2, 3, 13, 11",
     )
+    require_near_float64(name, model, ".permute(0, 3, 1, 2)", tmp_path)
+
+
+def require_near_float64(name: str, model: str, moved: str, tmp_path: Path) -> None:
+    """Of a step with kernels of both passes, and convolutions of the library's, channels last."""
     text = text_of(name, model, "sm90", training=True)
-    assert ".permute(0, 3, 1, 2)" in text  # channels last
+    assert moved in text
     made = pair_of_texts(name, model, text, 0, tmp_path)
     original, new = (model.train() for model in made.models())
     (x,) = made.inputs(2)

@@ -83,9 +83,11 @@ def in_channels_last(graph: Graph, target: Target, conditions: Conditions) -> Gr
     if target.language != "cuda":
         return graph
     nodes = [node for node in graph.nodes() if _may_be_moved(node)]
+    library = frozenset(node.serial for node in nodes if _is_of_library(node, conditions))
     if conditions.library_convolutions:
-        of_library = frozenset(node.serial for node in nodes if _is_of_library(node))
-        return _moved(graph, of_library, {}, _NONE, _NONE, target, conditions)
+        # Between convolutions of groups, which stay, it was not measured.
+        grouped = any(map(_has_groups, nodes))
+        return graph if grouped else _moved(graph, library, {}, _NONE, _NONE, target, conditions)
     followed = _followed(graph)
     gains = {
         node.serial: gain_of_ours(node, target, conditions, node.serial in followed)
@@ -96,7 +98,7 @@ def in_channels_last(graph: Graph, target: Target, conditions: Conditions) -> Gr
     of_patches = {node.serial: gain_of_patches(node, target, conditions) for node in nodes}
     patches = frozenset(serial for serial, gain in of_patches.items() if gain > 0.0) - ours
     gains |= {serial: of_patches[serial] for serial in patches}
-    chosen = ours | patches | {node.serial for node in nodes if _is_of_library(node)}
+    chosen = ours | patches | library
     chosen -= kept_in_planes(graph, chosen, FOLLOWING, followed, target, conditions)
     graph = _moved(graph, chosen, gains, ours, patches, target, conditions)
     return with_formats(graph, target, conditions)
@@ -137,9 +139,11 @@ def _followed(graph: Graph) -> frozenset[int]:
     return frozenset(s for s, each in readers if any(r.kind is Kind.POINTWISE for r in each))
 
 
-def _is_of_library(node: Node) -> bool:
+def _is_of_library(node: Node, conditions: Conditions) -> bool:
     """Whether the library, too, is to get it with its channels last."""
-    return library_takes_channels_last(node) and not _has_groups(node)
+    return library_takes_channels_last(node, conditions.library_convolutions) and not _has_groups(
+        node
+    )
 
 
 def _has_groups(node: Node) -> bool:
@@ -184,7 +188,8 @@ def _is_worth_it(
 
     gain = sum((gains.get(serial, 0.0) for serial in sorted(moved.chosen)), start=0.0)
     for node in graph.nodes():
-        if node.serial in moved.chosen - moved.patches and library_takes_channels_last(node):
+        of_library = node.serial in moved.chosen - moved.patches
+        if of_library and library_takes_channels_last(node, conditions.library_convolutions):
             gain += copied_us(node, node.inputs[0])
     ours = moved.ours & moved.chosen
     depthwise = {n.serial for n in graph.nodes() if n.serial in ours and _has_groups(n)}

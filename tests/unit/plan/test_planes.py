@@ -18,6 +18,7 @@ from opweld.ir.text import to_text
 from opweld.ir.types import DType
 from opweld.lower import lower
 from opweld.plan import make_plan
+from opweld.plan.layouts import in_channels_last
 from opweld.plan.products.choice import choose_products
 from opweld.plan.products.depthwise import estimate_depthwise
 from opweld.plan.products.planes import with_formats
@@ -244,3 +245,11 @@ def test_for_training_steps_they_are_the_librarys() -> None:
     step = replace(TF32, library_convolutions=True)
     (reason,) = choose_products(plain, SM_90A, step).refused.values()
     assert reason == LIBRARY + "norms take statistics here, for a training step"
+
+
+def test_for_training_steps_others_beside_them_stay_as_they_lie() -> None:
+    m = Make()
+    step = replace(TF32, library_convolutions=True)
+    whole = graph(m.relu(one_by_one(m, m.relu(each(m, one_by_one(m, m.x("x", *IMAGE)))))))
+    assert in_channels_last(whole, SM_90A, step) is whole
+    assert in_channels_last(whole, SM_90A, TF32) is not whole

@@ -209,12 +209,15 @@ def _made_and_mode(call: Node, target: Target, conditions: Conditions) -> tuple[
     return made, mode
 
 
-def library_takes_channels_last(call: Node) -> bool:
+def library_takes_channels_last(call: Node, in_step: bool = False) -> bool:
     """Whether the plan has calls of the library compute a convolution with its channels last: those
-    of two axes of space. PyTorch makes an input of one axis contiguous; three were not tried. A
-    transposed one with a mean behind it took 0.108 ms so, not 0.078 (H100, 2026-11-26).
+    of two axes of space, and of three in a step of training (of eager's of 3-D blocks 9.6 ms, not
+    13.8; H200, 2026-11-29), else these were not tried. PyTorch makes an input of one axis
+    contiguous. A transposed one with a mean behind it took 0.108 ms so, not 0.078 (H100,
+    2026-11-26).
     """
-    return SPACES[call.attrs.target] == 2 and not is_transposed(call)
+    spaces = (2, 3) if in_step else (2,)
+    return SPACES[call.attrs.target] in spaces and not is_transposed(call)
 
 
 def gain_of_ours(call: Node, target: Target, conditions: Conditions, followed: bool) -> float:
