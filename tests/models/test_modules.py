@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from tests.models import blocks
+from tests.behaviour.emitted import kernels_in
+from tests.models import blocks, elements
 from tests.models.emitted import Emitted, emit_module
 from torch import nn
 
@@ -169,3 +170,14 @@ def test_frozen_weights_are_compiled_while_gradients_are_recorded(tmp_path: Path
     made = emit_module(blocks.Listed().eval().requires_grad_(False), ((ROWS,), {}), tmp_path)
     whole = torch.compile(adopted(made), fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(whole(ROWS), made.original(ROWS), rtol=1e-4, atol=1e-5)
+
+
+def test_integers_of_nan_and_of_zeros_are_eagers(tmp_path: Path) -> None:
+    """A compiler may take the way to an integer and back for nothing."""
+    x = torch.randn(8, 40)
+    x[1] = torch.tensor([float("nan"), float("inf"), -float("inf"), -0.0, -0.04] * 8)
+    made = emit_module(elements.ThereAndBack(), ((x,), {}), tmp_path)
+    ours, theirs = made.new(x.clone()), made.original(x.clone())
+    assert kernels_in(lambda: made.new(x.clone()))
+    for mine, eager in zip(ours, theirs, strict=True):
+        assert torch.equal(mine.view(torch.int32), eager.view(torch.int32))

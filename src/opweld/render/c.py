@@ -131,7 +131,7 @@ def spelled(let: Let, language: str) -> str:
     if name := approximate_name(let, language):
         return _call(let, name, args)
     if let.op is Op.CAST:
-        return _cast(args[0], let.operands, let.dtype)
+        return _cast(args[0], let.operands, let.dtype, language)
     if let.op is Op.WHERE:
         return f"{args[0]} ? {args[1]} : {args[2]}"
     if let.operands is DType.BOOL and let.op in BOOL_INFIX:
@@ -164,7 +164,7 @@ def _call(let: Let, name: str, args: list[str]) -> str:
     return f"op::{name}({', '.join((*args, *attributes))})"
 
 
-def _cast(text: str, source: DType, result: DType) -> str:
+def _cast(text: str, source: DType, result: DType, language: str) -> str:
     if result is DType.BOOL:
         return f"{text} != {constant(0, source)}"
     if source is DType.BOOL:
@@ -172,15 +172,17 @@ def _cast(text: str, source: DType, result: DType) -> str:
         return f"{text} ? {constant(1, result)} : {constant(0, result)}"
     if result.is_half:
         return f"op::to_compute(op::from_compute<{STORAGE[result]}>({_as(text, source, result)}))"
-    if source.is_float and result is DType.U8:
+    to_integer = source.is_float and not result.is_float
+    function = "op::to_integer" if to_integer and language == "cpp" else "static_cast"
+    if to_integer and result is DType.U8:
         # As PyTorch converts: through a signed integer, so that -1.0 gives 255.
-        return f"static_cast<uint8_t>(static_cast<int64_t>({text}))"
-    return _as(text, source, result)
+        return f"static_cast<uint8_t>({function}<int64_t>({text}))"
+    return _as(text, source, result, function)
 
 
-def _as(text: str, source: DType, result: DType) -> str:
+def _as(text: str, source: DType, result: DType, function: str = "static_cast") -> str:
     same = compute_type(source) == compute_type(result)
-    return text if same else f"static_cast<{compute_type(result)}>({text})"
+    return text if same else f"{function}<{compute_type(result)}>({text})"
 
 
 def storage_pieces(dtypes: set[DType]) -> set[str]:

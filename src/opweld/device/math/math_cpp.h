@@ -25,6 +25,16 @@ OPWELD_FN T rounded_product(T a, T b) {
 #endif
 }
 
+// @to_integer deps:
+// x towards 0, and of NaN what x86 gives. g++ takes the way to an integer and back for nothing
+// where x is rounded already, which NaN and -0.0 would pass: the sum has no -0.0.
+template <typename T, typename F>
+OPWELD_FN T to_integer(F x) {
+    const F sum = x + F(0);
+    constexpr T of_nan = sizeof(T) < 4 ? T(0) : T(uint64_t(1) << (8 * sizeof(T) - 1));
+    return sum == sum ? static_cast<T>(sum) : of_nan;
+}
+
 // @times_power_of_two deps: kIntegerShift, bits_from_float, float_from_bits
 // x * 2^k for k in [-150, 128] and k + kIntegerShift given; two factors, as 2^k may not be a normal
 // number by itself
