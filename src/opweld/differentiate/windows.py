@@ -76,7 +76,7 @@ class _Gather:
     def __init__(self, m: Maker, seen: Windows) -> None:
         self.m, self.seen = m, seen
         self.first = seen.first
-        self.apart = all(w.dilation == 1 and w.step >= w.width for w in seen.along)
+        self.apart = seen.apart
 
     def sums(self, g: Node) -> Node:
         """Of `g`, a number for each window."""

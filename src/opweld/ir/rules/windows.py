@@ -50,6 +50,11 @@ class Windows:
         return tuple(w.count for w in self.along)
 
     @property
+    def apart(self) -> bool:
+        """Whether no element is in two windows, and none between the elements of one."""
+        return all(w.dilation == 1 and w.step >= w.width for w in self.along)
+
+    @property
     def lengths(self) -> tuple[int, ...]:
         """The elements that a window spans along each axis."""
         return tuple((w.width - 1) * w.dilation + 1 for w in self.along)
