@@ -121,6 +121,7 @@ def test_float_constants_are_exact() -> None:
 )
 def test_spelling(statement: Let, text: str) -> None:
     assert spelled(statement, "cpp") == text
+    assert spelled(statement, "cuda") == text.replace("op::to_integer", "static_cast")
 
 
 @pytest.mark.parametrize(
@@ -133,8 +134,8 @@ def test_spelling(statement: Let, text: str) -> None:
         (DType.F32, DType.BOOL, "a != 0.0f"),
         (DType.BOOL, DType.F32, "a ? 1.0f : 0.0f"),
         (DType.BOOL, DType.I64, "a ? int64_t(1ll) : int64_t(0ll)"),
-        (DType.F32, DType.U8, "static_cast<uint8_t>(static_cast<int64_t>(a))"),
-        (DType.F32, DType.I32, "static_cast<int32_t>(a)"),
+        (DType.F32, DType.U8, "static_cast<uint8_t>(op::to_integer<int64_t>(a))"),
+        (DType.F32, DType.I32, "op::to_integer<int32_t>(a)"),
         (DType.I64, DType.I8, "static_cast<int8_t>(a)"),
     ],
 )  # fmt: skip
