@@ -109,6 +109,8 @@ def test_what_drops_between_layers_draws_in_training(tmp_path: Path) -> None:
 
 def test_layers_of_elements_run_as_ever() -> None:
     layer, x = nn.LSTM(4, 3), torch.randn(5, 2, 4)
-    with shapes_of_recurrent_layers(), torch.no_grad():
-        inside = layer(x)[0]
-    assert torch.equal(inside, layer(x)[0])
+    with torch.no_grad():
+        with shapes_of_recurrent_layers():
+            inside = layer(x)[0]
+        # oneDNN's steps for a gradient may round otherwise.
+        assert torch.equal(inside, layer(x)[0])
