@@ -91,7 +91,7 @@ def _written(name: str, divide: int, folder: Path) -> Path:
 def _measured(path: Path, algebra: str | None, budget_s: float, compiled: bool) -> dict[str, Any]:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     original = import_file(path, path.stem)
-    asked = algebra or getattr(original, "ALGEBRA", "exact")
+    asked = algebra or str(getattr(original, "ALGEBRA", "exact"))
     made = compile_file(path, Options(algebra=asked, mode="eval", check=False))
     new_path = path.with_name(f"{path.stem}_new.py")
     new_path.write_text(made.text, "utf-8")

@@ -159,7 +159,7 @@ def measured(
     with torch.no_grad():
         compiled, failed = compiled_ways(eager, [x], baselines)
         ways |= compiled
-        different = runs_that_differ(ways["opweld_ms"])
+        different: dict[str, Any] = {**runs_that_differ(ways["opweld_ms"])}
         errors = errors_of(eager, eager(x)[:1], ours(x)[:1], x[:1])
         times = time_interleaved(ways, torch.device("cuda"), BUDGET_S)
         result = eager(x)

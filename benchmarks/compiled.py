@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ def compiled_ways(
         compiled = torch.compile(eager, mode=MODES[name])
         try:
             compiled(*inputs)
-            ways[f"{name}_ms"] = lambda model=compiled: model(*inputs)
+            ways[f"{name}_ms"] = partial(compiled, *inputs)
         except Exception as problem:
             failed[f"{name}_problem"] = f"{type(problem).__name__}: {problem}"[:500]
     return ways, failed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from benchmarks.refusal import fault_of, why_refused
@@ -95,7 +95,7 @@ def network_speed(account: dict[str, Any]) -> list[str]:
     for case in account["cases"]:
         kinds[case["kind"]].append(case)
     said = f"{account['device']}, torch {account['versions']['torch']}, {runs(account)}."
-    text = [said]
+    text, heads = [said], tuple[str, ...]()
     if kinds["speed"]:
         heads = ("model", "eager", "torch.compile", "ModelNew", "times", "error", "grade")
         text += ["", "Medians in ms of the device; the error is the largest of ours over eager's."]
@@ -180,8 +180,8 @@ def transposes(account: dict[str, Any]) -> list[str]:
 
 def algebra(account: dict[str, Any]) -> list[str]:
     """Models whose mathematics changes, beside what the original and the rewritten one need."""
-    heads = ("model", "eager", "torch.compile", "opweld", "times torch.compile", "floor")
-    heads = (*heads, "floor, rewritten", "error, eager's", "error, opweld's")
+    ways = ("model", "eager", "torch.compile", "opweld", "times torch.compile")
+    heads = (*ways, "floor", "floor, rewritten", "error, eager's", "error, opweld's")
 
     def cells(case: dict[str, Any]) -> list[str]:
         times = [case[f"{way}_ms"] for way in ("eager", "compile", "opweld")]
@@ -248,11 +248,17 @@ def convolution_cells(case: dict[str, Any]) -> list[str]:
     return [name, eager, other_layout, *others]
 
 
-def step_cells(case: dict[str, Any]) -> list[str]:
+def without_times(case: dict[str, Any]) -> list[str]:
+    """The cells of a row that has no times, with the reason; none where it has."""
     if "problem" in case:
         return [case["name"], case["problem"].partition(":")[0], *[""] * 5]
-    if fault := fault_of(case):
-        return [case["name"], f"no times: {fault}", *[""] * 5]
+    fault = fault_of(case)
+    return [case["name"], f"no times: {fault}", *[""] * 5] if fault else []
+
+
+def step_cells(case: dict[str, Any]) -> list[str]:
+    if refused := without_times(case):
+        return refused
     times, errors = case["ms_backward"], case["gradients"]
     other_layout = figure(times, CHANNELS_LAST, 4) if CHANNELS_LAST in times else ""
     beside = [figure(times, "eager", 4), other_layout, figure(times, "compile", 4)]
@@ -278,10 +284,8 @@ def number_ratio(errors: dict[str, Any]) -> str:
 
 
 def host_cells(case: dict[str, Any]) -> list[str]:
-    if "problem" in case:
-        return [case["name"], case["problem"].partition(":")[0], *[""] * 5]
-    if fault := fault_of(case):
-        return [case["name"], f"no times: {fault}", *[""] * 5]
+    if refused := without_times(case):
+        return refused
     figures = [figure(case[kind], way, 4) for kind in ("no_grad_us", "grad_us") for way in WAYS]
     return [case["name"], *figures]
 
@@ -291,7 +295,7 @@ def figure(medians: dict[str, float], way: str, digits: int) -> str:
     return f"**{value}**" if way == "opweld" else value
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     lines = [f"| {' | '.join(cells)} |" for cells in (heads, *rows)]
     return [lines[0], "|---" * len(heads) + "|", *lines[1:]]
 
@@ -302,13 +306,14 @@ def any_models(account: dict[str, Any]) -> list[str]:
     sizes = ", ".join(f"{name} {size}" for name, size in account["sizes"].items())
     measured = f"{account['device']}, {account['date']}, torch {account['versions']['torch']}"
     named = account["models"].items()
+    heads: tuple[str, ...] = ("model", "field", "fused", "kernels", "lines")
     if judged:
-        heads = ("model", "field", "fused", "kernels", "lines", "seconds", "verdict")
+        heads = (*heads, "seconds", "verdict")
         units = "seconds are those of `opweld optimize`."
         rows = [_judged_row(name, row) for name, row in named]
     else:
         times = ("eager", "torch.compile", "opweld", "times eager", "times torch.compile")
-        heads = ("model", "field", "fused", "kernels", "lines", "emit + build, s", *times)
+        heads = (*heads, "emit + build, s", *times)
         units = "Medians in ms, without gradients; each row was measured in one run."
         rows = [_timed_row(name, row) for name, row in named]
         rows.append(_means(account))

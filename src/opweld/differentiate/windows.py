@@ -75,12 +75,10 @@ class _Gather:
 
     def __init__(self, m: Maker, seen: Windows) -> None:
         self.m, self.seen = m, seen
-        self.first = seen.first
-        self.apart = seen.apart
 
     def sums(self, g: Node) -> Node:
         """Of `g`, a number for each window."""
-        if self.apart:
+        if self.seen.disjoint:
             return self._laid_out(self._beside(g))
         inside = self._inside()
         grads = self._around(g, 0.0)
@@ -89,7 +87,7 @@ class _Gather:
     def at(self, place: Node, g: Node) -> Node:
         """Of `g`, for the element at `place` of each window alone."""
         m = self.m
-        if self.apart:
+        if self.seen.disjoint:
             kept = m(Op.EQ, self._beside(place), self._numbers_beside())
             return self._laid_out(m.where(kept, self._beside(g), 0.0))
         near, grads = self._around(place, _NOWHERE), self._around(g, 0.0)
@@ -100,8 +98,8 @@ class _Gather:
     def _beside(self, x: Node) -> Node:
         """A number for each window, with an axis for the places in it behind each of its axes."""
         lead, counts, rest = self.seen.lead, self.seen.counts, self.seen.rest
-        apart = (each for count in counts for each in (count, 1))
-        spread = self.m.reshaped(x, (*lead, *apart, *rest))
+        split = (each for count in counts for each in (count, 1))
+        spread = self.m.reshaped(x, (*lead, *split, *rest))
         pairs = zip(counts, self.seen.along, strict=True)
         placed = (each for count, w in pairs for each in (count, w.width))
         return self.m.expanded(spread, (*lead, *placed, *rest))
@@ -110,7 +108,7 @@ class _Gather:
         """The elements of all windows where they are in the operand."""
         given = zip(self.seen.along, self.seen.before, self.seen.sizes, strict=True)
         for place, (w, before, size) in enumerate(given):
-            attrs = WindowAttrs(self.first + place, w.count, w.step, w.width)
+            attrs = WindowAttrs(self.seen.first + place, w.count, w.step, w.width)
             x = _side_by_side(self.m, x, attrs, before, int(str(size)))
         return x
 
@@ -128,10 +126,12 @@ class _Gather:
         """For each element of the operand the windows that it may be in, farthest first: along the
         first axes.
         """
-        m, rank, first, sizes = self.m, self.seen.rank, self.first, self.seen.sizes
+        m, rank, first, sizes = self.m, self.seen.rank, self.seen.first, self.seen.sizes
         for place, w in enumerate(self.seen.along):
             axis, reach = first + place, (_most_windows(w) - 1) * _distance(w)
-            x = dilated(m, x, axis, w.step, outside) if w.dilation > 1 else repeated(m, x, axis, w)
+            # Repeated, fewer windows are looked at, but dilated ones leave elements out.
+            by_tap = w.dilation > 1
+            x = dilated(m, x, axis, w.step, outside) if by_tap else repeated(m, x, axis, w.step)
             start, length = self.seen.before[place] - reach, int(str(sizes[place])) + reach
             x = fitted(m, x, axis, start, length, outside)
         for place in reversed(range(rank)):
@@ -196,14 +196,14 @@ def _distance(w: WindowAttrs) -> int:
     return w.dilation if w.dilation > 1 else w.step
 
 
-def repeated(m: Maker, x: Node, axis: int, w: WindowAttrs) -> Node:
-    """Each element as often as the windows have steps, so that number i stands at i * step."""
-    if w.step == 1:
+def repeated(m: Maker, x: Node, axis: int, times: int) -> Node:
+    """Each element several times, one behind the other."""
+    if times == 1:
         return x
-    shape = x.type.shape
-    apart = m.reshaped(x, (*shape[: axis + 1], 1, *shape[axis + 1 :]))
-    apart = m.expanded(apart, (*shape[: axis + 1], w.step, *shape[axis + 1 :]))
-    return m.reshaped(apart, (*shape[:axis], shape[axis] * w.step, *shape[axis + 1 :]))
+    lead, size, rest = x.type.shape[:axis], x.type.shape[axis], x.type.shape[axis + 1 :]
+    x = m.reshaped(x, (*lead, size, 1, *rest))
+    x = m.expanded(x, (*lead, size, times, *rest))
+    return m.reshaped(x, (*lead, size * times, *rest))
 
 
 def _place(m: Maker, seen: Windows) -> Node:

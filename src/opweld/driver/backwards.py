@@ -108,7 +108,7 @@ def _pools_overlapping(node: Node) -> bool:
     if node.op is not Op.AMAX or not node.attrs.first:
         return False
     seen = windows_of(node)
-    return seen is not None and not seen.apart
+    return seen is not None and not seen.disjoint
 
 
 def _staying(sites: Sequence[Group], users: Mapping[int, tuple[Node, ...]]) -> frozenset[int]:

@@ -29,15 +29,13 @@ class Span:
     parts: tuple[Group, Group]
     whole: Group
     operator: Operator
-    copy: int = 1
+    version: int = 1
 
     @property
     def number(self) -> str:
-        """The numbers of its groups, "k1_k2", and which one of these it is where the same kernels
-        are put together otherwise: "k1_k2_2".
-        """
+        """The numbers of its groups, "k1_k2"; of other versions with that of these: "k1_k2_2"."""
         numbers = "_".join(group.name.partition("_")[0] for group in self.parts)
-        return numbers if self.copy == 1 else f"{numbers}_{self.copy}"
+        return numbers if self.version == 1 else f"{numbers}_{self.version}"
 
     @property
     def computation(self) -> Computation:
@@ -74,20 +72,23 @@ def spans_of_parts(parts: Iterable[Part]) -> Iterator[tuple[Part, dict[str, Oper
         if not part.variant.contract.differentiable:
             continue
         operators = {operator.name: operator for *_, operator in fused_groups_of((part,))}
-        yield part, operators, [_apart(span, known) for span in spans_of(part.plan, operators)]
+        yield (
+            part,
+            operators,
+            [_named_for_itself(span, known) for span in spans_of(part.plan, operators)],
+        )
 
 
-def _apart(span: Span, known: dict[str, Computation]) -> Span:
-    """With a number in its name where the same kernels are put together otherwise."""
-    wish, own, computation = span.operator.name, span, span.computation
+def _named_for_itself(span: Span, known: dict[str, Computation]) -> Span:
+    """With a number in its name where one of that name computes something else."""
+    own, computation = span, span.computation
     while known.setdefault(own.operator.name, computation) != computation:
-        own = _numbered(span, f"{wish}_{own.copy + 1}", own.copy + 1)
+        version = own.version + 1
+        name = f"{span.operator.name}_{version}"
+        whole = replace(span.whole, name=name)
+        operator = replace(span.operator, name=name)
+        own = replace(span, whole=whole, operator=operator, version=version)
     return own
-
-
-def _numbered(span: Span, name: str, copy: int) -> Span:
-    whole = replace(span.whole, name=name)
-    return replace(span, whole=whole, operator=replace(span.operator, name=name), copy=copy)
 
 
 def spans_of(plan: Plan, operators: Mapping[str, Operator]) -> list[Span]:

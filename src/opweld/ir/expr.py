@@ -184,25 +184,6 @@ def _substitute_atom(atom: Atom, values: Mapping[str, Size], bounds: Bounds) -> 
     return divide(numerator, denominator, bounds)
 
 
-def in_place_of(value: Size, values: Mapping[str, Size]) -> Size:
-    """`value` with symbols replaced and nothing simplified: for loop variables, of which it is not
-    known here how far they go.
-    """
-    total: Size = 0
-    for monomial, factor in terms_of(value):
-        total = total + product(_atom_in_place_of(a, values) for a in monomial) * factor
-    return total
-
-
-def _atom_in_place_of(atom: Atom, values: Mapping[str, Size]) -> Size:
-    if isinstance(atom, Symbol):
-        return values.get(atom.name, symbol(atom.name))
-    if isinstance(atom, Picked):
-        return picked(replace(atom, coords=tuple(in_place_of(c, values) for c in atom.coords)))
-    numerator, denominator = (in_place_of(x, values) for x in (atom.numerator, atom.denominator))
-    return Expr((((type(atom)(numerator, denominator),), 1),))
-
-
 def picked(atom: Picked) -> Expr:
     return Expr((((atom,), 1),))
 
@@ -225,20 +206,37 @@ def gathers_of(value: Size) -> tuple[Picked, ...]:
 
 def with_gathers(value: Size, replaced: Callable[[Picked], Size]) -> Size:
     """`value` with what stands for each `Picked` in its place; quotients stay as they are."""
+
+    def leaf(atom: Symbol | Picked) -> Size:
+        return replaced(atom) if isinstance(atom, Picked) else symbol(atom.name)
+
+    return _with_leaves(value, leaf)
+
+
+def substitute_unsimplified(value: Size, values: Mapping[str, Size]) -> Size:
+    """`value` with symbols replaced; quotients stay as they are. For loop variables whose bounds
+    are not at hand: only a quotient whose parts are not negative may be split.
+    """
+
+    def leaf(atom: Symbol | Picked) -> Size:
+        if isinstance(atom, Symbol):
+            return values.get(atom.name, symbol(atom.name))
+        return picked(replace(atom, coords=tuple(_with_leaves(c, leaf) for c in atom.coords)))
+
+    return _with_leaves(value, leaf)
+
+
+def _with_leaves(value: Size, leaf: Callable[[Symbol | Picked], Size]) -> Size:
     total: Size = 0
     for monomial, factor in terms_of(value):
-        total = total + product(_with_gathers(atom, replaced) for atom in monomial) * factor
+        total = total + product(_with_leaf(atom, leaf) for atom in monomial) * factor
     return total
 
 
-def _with_gathers(atom: Atom, replaced: Callable[[Picked], Size]) -> Size:
-    if isinstance(atom, Picked):
-        return replaced(atom)
-    if isinstance(atom, Symbol):
-        return symbol(atom.name)
-    numerator, denominator = (
-        with_gathers(part, replaced) for part in (atom.numerator, atom.denominator)
-    )
+def _with_leaf(atom: Atom, leaf: Callable[[Symbol | Picked], Size]) -> Size:
+    if isinstance(atom, Symbol | Picked):
+        return leaf(atom)
+    numerator, denominator = (_with_leaves(x, leaf) for x in (atom.numerator, atom.denominator))
     return Expr((((type(atom)(numerator, denominator),), 1),))
 
 

@@ -51,22 +51,20 @@ def through_view(view: Node, coords: Coords, bounds: Bounds) -> Coords:
 def _reshaped(
     coords: Coords, shape: tuple[Size, ...], operand: tuple[Size, ...], bounds: Bounds
 ) -> Coords:
-    """Axes that are split and joined among themselves are taken apart from others: a coordinate
-    that only a guard keeps within its axis does not reach into those.
+    """Coordinates in the operand of a RESHAPE. Only axes that it splits or joins are mixed: a
+    coordinate that a guard alone keeps within its axis does not reach into others.
     """
     if 0 in shape:
         return (0,) * len(operand)  # it has no element
     found: list[Size] = []
-    for ours, theirs in _parted(shape, operand):
+    for ours, theirs in _matching_axes(shape, operand):
         position = flatten(coords[ours], shape[ours])
         found += unflatten(position, operand[theirs], bounds)
     return tuple(found)
 
 
-def _parted(left: tuple[Size, ...], right: tuple[Size, ...]) -> list[tuple[slice, slice]]:
-    """The fewest neighbouring axes of two shapes that have as many elements, one group after the
-    other.
-    """
+def _matching_axes(left: tuple[Size, ...], right: tuple[Size, ...]) -> list[tuple[slice, slice]]:
+    """Neighbouring axes of two shapes that have as many elements, as few as can be each time."""
     first: dict[Size, int] = {}
     total: Size = 1
     for end, size in enumerate(right, start=1):

@@ -65,7 +65,6 @@ _LEAST_GAIN = 1.2
 _OF_A_KERNEL_US = 10.0
 
 Order = tuple[int, ...]
-_NONE = frozenset[int]()
 
 
 def channels_last(rank: int) -> Order:
@@ -83,48 +82,32 @@ def in_channels_last(graph: Graph, target: Target, conditions: Conditions) -> Gr
     if target.language != "cuda":
         return graph
     nodes = [node for node in graph.nodes() if _may_be_moved(node)]
-    library = frozenset(node.serial for node in nodes if _is_of_library(node, conditions))
-    if conditions.library_convolutions:
-        # Between convolutions of groups, which stay, it was not measured.
-        grouped = any(map(_has_groups, nodes))
-        return graph if grouped else _moved(graph, library, {}, _NONE, _NONE, target, conditions)
+    in_step = conditions.library_convolutions
+    if in_step and any(map(_has_groups, nodes)):
+        return graph  # how its gradients do between those of groups, which stay, was not measured
+    candidates = [] if in_step else nodes
     followed = _followed(graph)
     gains = {
         node.serial: gain_of_ours(node, target, conditions, node.serial in followed)
-        for node in nodes
+        for node in candidates
         if is_ours(node, target, conditions, node.serial in followed)
     }
     ours = frozenset(gains)
-    of_patches = {node.serial: gain_of_patches(node, target, conditions) for node in nodes}
+    of_patches = {node.serial: gain_of_patches(node, target, conditions) for node in candidates}
     patches = frozenset(serial for serial, gain in of_patches.items() if gain > 0.0) - ours
     gains |= {serial: of_patches[serial] for serial in patches}
-    chosen = ours | patches | library
+    chosen = ours | patches | {node.serial for node in nodes if _is_of_library(node, in_step)}
     chosen -= kept_in_planes(graph, chosen, FOLLOWING, followed, target, conditions)
-    graph = _moved(graph, chosen, gains, ours, patches, target, conditions)
-    return with_formats(graph, target, conditions)
-
-
-def _moved(
-    graph: Graph,
-    chosen: frozenset[int],
-    gains: Mapping[int, float],
-    ours: frozenset[int],
-    patches: frozenset[int],
-    target: Target,
-    conditions: Conditions,
-) -> Graph:
-    """With the chosen convolutions in the order of channels last, but for the last of them where
-    their copies cost more than it gains; the same graph where nothing is worth it.
-    """
     while chosen:
         moved = _Moved.of(graph, chosen, ours, patches)
         if _is_worth_it(moved, graph, gains, target, conditions):
-            return moved.graph
+            graph = moved.graph
+            break
         returned = _convolutions_behind(moved, graph, chosen)
         if not returned:
             break
         chosen -= returned
-    return graph
+    return with_formats(graph, target, conditions)
 
 
 def _may_be_moved(node: Node) -> bool:
@@ -139,11 +122,9 @@ def _followed(graph: Graph) -> frozenset[int]:
     return frozenset(s for s, each in readers if any(r.kind is Kind.POINTWISE for r in each))
 
 
-def _is_of_library(node: Node, conditions: Conditions) -> bool:
+def _is_of_library(node: Node, in_step: bool) -> bool:
     """Whether the library, too, is to get it with its channels last."""
-    return library_takes_channels_last(node, conditions.library_convolutions) and not _has_groups(
-        node
-    )
+    return library_takes_channels_last(node, in_step) and not _has_groups(node)
 
 
 def _has_groups(node: Node) -> bool:
@@ -230,11 +211,8 @@ class _Moved:
         graph: Graph, chosen: frozenset[int], ours: frozenset[int], patches: frozenset[int]
     ) -> _Moved:
         returned = frozenset(memory_of(node, graph).serial for node in graph.outputs)
-        shown = {
-            v.serial: memory
-            for each in graph.outputs
-            for v, memory in views_above_memory(each, graph)
-        }
+        views = (view for each in graph.outputs for view in views_above_memory(each, graph))
+        shown = {view.serial: memory for view, memory in views}
         given, origins = (returned, shown, image_of(graph) is not None), dict(graph.origins)
         asked = asked_channels_last(graph)
         moved = _Moved(arena_of(graph), chosen, ours, patches, *given, origins, asked)

@@ -20,13 +20,13 @@ from opweld.ir.expr import (
     coefficient,
     divides,
     evaluate,
-    in_place_of,
     less,
     name_of,
     product,
     quotient,
     remainder,
     substitute,
+    substitute_unsimplified,
     symbol,
     symbols_of,
     terms_of,
@@ -231,10 +231,10 @@ def test_substitution_is_simultaneous() -> None:
     assert substitute(quotient(I, N, {}), {"i": N * 5}) == 5
 
 
-def test_what_is_only_replaced_is_not_taken_apart() -> None:
+def test_an_unsimplified_substitution_splits_no_quotient() -> None:
     """Of (i - 1) // 2 the least is not known: i may be 0."""
     halved = quotient(I + J - 1, 2, BOUNDS)
-    moved = in_place_of(halved, {"j": M * 2})
+    moved = substitute_unsimplified(halved, {"j": M * 2})
     assert moved == quotient(I + M * 2 - 1, 2, {"i": 3, "m": 2})
     for i, m in ((0, 1), (1, 0), (2, 1)):
         assert evaluate(moved, {"i": i, "m": m}) == (i + 2 * m - 1) // 2

@@ -105,7 +105,7 @@ def test_views_of_views(view: Node, n: int) -> None:
     assert_shows(view, n)
 
 
-def test_a_reshape_leaves_axes_that_are_apart_alone() -> None:
+def test_a_reshape_mixes_only_axes_that_it_splits_or_joins() -> None:
     """What a guard alone keeps within its axis does not reach into others."""
     arena, x = node_of((N, 1, 6, 5))
     view = arena.make(Op.RESHAPE, x, attrs=ShapeAttrs((N, 3, 2, 5, 1)))

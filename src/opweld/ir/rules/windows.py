@@ -50,7 +50,7 @@ class Windows:
         return tuple(w.count for w in self.along)
 
     @property
-    def apart(self) -> bool:
+    def disjoint(self) -> bool:
         """Whether no element is in two windows, and none between the elements of one."""
         return all(w.dilation == 1 and w.step >= w.width for w in self.along)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...ir.expr import Size, coefficient, in_place_of, symbol
+from ...ir.expr import Size, coefficient, substitute_unsimplified, symbol
 from ...ir.kernels.kernel import Kernel, Load, Store
 from ...ir.types import DType
 from ..c import Integers, named_in
@@ -69,4 +69,4 @@ def narrowed(store: Store, var: str, block: str, count: str) -> str:
 
 
 def _at_block(address: Size, var: str, block: str) -> str:
-    return Integers(str).text(in_place_of(address, {var: symbol(block)}))
+    return Integers(str).text(substitute_unsimplified(address, {var: symbol(block)}))

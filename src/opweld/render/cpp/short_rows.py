@@ -5,7 +5,7 @@ bits it does not.
 
 from __future__ import annotations
 
-from ...ir.expr import Size, coefficient, in_place_of, symbol
+from ...ir.expr import Size, coefficient, substitute_unsimplified, symbol
 from ...ir.kernels.kernel import Kernel, Load, Store
 from ...ir.kernels.reduction import Folding
 from ...ir.types import DType
@@ -64,4 +64,4 @@ def _within(folding: Folding) -> str:
 
 def _start(folding: Folding, address: Size) -> str:
     first: dict[str, Size] = {folding.kept[-1].var: symbol("strip"), folding.reduced[0].var: 0}
-    return text_of(in_place_of(address, first))
+    return text_of(substitute_unsimplified(address, first))

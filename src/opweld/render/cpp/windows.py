@@ -13,7 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.expr import Bounds, Size, at_least_zero, coefficient, in_place_of, symbol, upper
+from ...ir.expr import (
+    Bounds,
+    Size,
+    at_least_zero,
+    coefficient,
+    substitute_unsimplified,
+    symbol,
+    upper,
+)
 from ...ir.kernels.kernel import Arg, Condition, Const, Definition, Let, Load, Test
 from ...ir.kernels.reduction import Fold, Folding, Walk
 from ...ir.numpy.interpret import NUMPY_DTYPES
@@ -52,7 +60,7 @@ class Inside:
         var = self.folding.kept[-1].var
         for between in self._of(lanes=True):
             step = coefficient(between.expr, var)
-            start = in_place_of(between.expr, {var: symbol("strip")})
+            start = substitute_unsimplified(between.expr, {var: symbol("strip")})
             if not at_least_zero(between.expr - between.low, self._bounds):
                 first.append(_lanes_before(between.low - start, step))
             if not at_least_zero(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ...ir.expr import Size, coefficient, in_place_of, symbol, terms_of
+from ...ir.expr import Size, coefficient, substitute_unsimplified, symbol, terms_of
 from ...ir.kernels.kernel import Kernel, Load, Loop, Own, RowScalar
 from ...ir.kernels.reduction import Folding, Once, Overlap, Walk
 from ..c import Integers, argument, named_in, store_text
@@ -281,7 +281,7 @@ def _values(folding: Folding, walk: Walk) -> str:
     values = [folded_value(fold, walk) for fold in walk.folds]
     if any(fold.op in ARG for fold in walk.folds):
         moved: dict[str, Size] = {o.var: symbol(f"place_{o.var}") for o in folding.overlaps}
-        values.append(_PLACES.text(in_place_of(position_among(folding.reduced), moved)))
+        values.append(_PLACES.text(substitute_unsimplified(position_among(folding.reduced), moved)))
     return ", ".join(values)
 
 

@@ -11,7 +11,7 @@ In C:
 
 from __future__ import annotations
 
-from ....ir.expr import Size, coefficient, in_place_of, symbol
+from ....ir.expr import Size, coefficient, substitute_unsimplified, symbol
 from ....ir.expr import product as product_of
 from ....ir.index import flatten
 from ....ir.kernels.kernel import Attending, Buffer, Extent, Index, Load, Test
@@ -105,7 +105,7 @@ def _lines(attending: Attending, name: str, load: str, row: int) -> list[str]:
     loops = attending.shared if row else attending.batch
     rows, inner = attending.rows[row].var, attending.rows[2].var
     address = attending.address(load)
-    begin = address_text(in_place_of(address, {rows: 0, inner: 0}))
+    begin = address_text(substitute_unsimplified(address, {rows: 0, inner: 0}))
     steps = [_step(address, variable) for variable in (rows, inner)]
     buffer = next(d.buffer for d in _loads(attending) if d.name == load)
     body = [
@@ -139,7 +139,8 @@ def _shared_of(attending: Attending) -> list[str]:
 
 def _place_of(attending: Attending) -> list[str]:
     rows, _, inner = (loop.var for loop in attending.rows)
-    result = f"return {address_text(in_place_of(attending.place, {rows: 0, inner: 0}))};"
+    start = substitute_unsimplified(attending.place, {rows: 0, inner: 0})
+    result = f"return {address_text(start)};"
     body = [*coordinates(attending.batch, "at_batch", [result]), result]
     return _method("int64_t place_of", ["Index at_batch"], body)
 
