@@ -84,9 +84,9 @@ def in_order(texts: Mapping[str, str], seed: int, find: Find = regions) -> Itera
         for kind, by_rule in found.items():
             for some in by_rule.values():
                 draw.shuffle(some)
-            taking = list(by_rule.values())
-            draw.shuffle(taking)
-            waiting[kind].lists.append(list(_Taking(taking)))
+            rules = list(by_rule.values())
+            draw.shuffle(rules)
+            waiting[kind].lists.append(list(_Taking(rules)))
     for taking in waiting.values():
         draw.shuffle(taking.lists)
     yield from _Taking([list(taking) for taking in waiting.values()])

@@ -51,6 +51,8 @@ LOOP = r"for \([^;\n]*; \w+"
 # The two values of a conditional expression.
 BRANCHES = r"\? ((?:[^?:;,]|::)+?) : ((?:[^?:;,]|::)+?)(?=[;)])"
 
+NEGATED = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
+NEIGHBOUR = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
 RULES = (
     Rule("element after", "index", DEVICE, ACCESS, r"[\1 + 1]"),
     Rule("element before", "index", DEVICE, ACCESS, r"[\1 - 1]"),
@@ -293,8 +295,6 @@ RULES = (
         lambda m: compared(m, NEGATED),
     ),
 )
-NEGATED = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
-NEIGHBOUR = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
 
 
 def less(match: re.Match[str]) -> str | None:
