@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 
 from ..ir.attrs import (
     CallAttrs,
@@ -278,7 +278,7 @@ class _Moved:
             return self._following(node, made, order)
         if node.kind is Kind.POINTWISE and len(order) == node.type.rank:
             pairs = zip(node.inputs, operands, strict=True)
-            given = (self._operand(old, new, order) for old, new in pairs)
+            given = (self._broadcast(old, new, order) for old, new in pairs)
             return self.arena.make(node.op, *given, attrs=node.attrs), order
         if node.op is Op.CAT:
             pairs = zip(node.inputs, operands, strict=True)
@@ -386,6 +386,15 @@ class _Moved:
         lies_so = order == channels_last(4) and is_asked_channels_last(new)
         return view if few or as_it_lies or lies_so else self._copy(view)
 
+    def _broadcast(self, old: Node, new: Node, order: Order) -> Node:
+        """An operand of what is computed by element: of lower rank where its order stays then."""
+        shape = (*(1,) * (len(order) - new.type.rank), *new.type.shape)
+        moving = [axis for axis in order if shape[axis] != 1]
+        if old.serial in self.permuted or moving != sorted(moving):
+            return self._operand(old, new, order)
+        sizes = dropwhile(lambda size: size == 1, _of(shape, order))
+        return self._reshaped(new, tuple(sizes) or (1,))
+
     def _back(self, node: Node, order: Order) -> Node:
         """The node as it was in the old graph."""
         back = tuple(order.index(axis) for axis in range(len(order)))
@@ -394,9 +403,9 @@ class _Moved:
         return self.arena.make(Op.PERMUTE, node, attrs=PermuteAttrs(back))
 
     def _reshaped(self, node: Node, shape: tuple[Size, ...]) -> Node:
+        node = node.inputs[0] if node.op is Op.RESHAPE and node.type.shape != shape else node
         if node.type.shape == shape:
             return node
-        node = node.inputs[0] if node.op is Op.RESHAPE else node
         return self.arena.make(Op.RESHAPE, node, attrs=ShapeAttrs(shape))
 
     def _copy(self, node: Node) -> Node:

@@ -137,10 +137,11 @@ def _batch_norm(call: Call) -> tuple[Node, ...]:
         raise NotFused("a normalisation of one-dimensional input is left to the library")
     dtype = x.type.dtype.compute
     along = (x.type.shape[1], *(1,) * (x.type.rank - 2))
-    mean, variance = (_channels(call, name, along) for name in ("running_mean", "running_var"))
-    centred = call.make(Op.SUB, call.build.cast(x, dtype), mean)
+    centred = call.make(Op.SUB, call.build.cast(x, dtype), _channels(call, "running_mean", along))
+    variance = call.build.cast(call.node("running_var"), dtype)
     spread = call.make(Op.ADD, variance, call.const(call.number("eps"), dtype))
-    result = call.make(Op.MUL, centred, call.make(Op.RSQRT, spread))
+    factor = call.build.reshape(call.make(Op.RSQRT, spread), along)
+    result = call.make(Op.MUL, centred, factor)
     if call.values["weight"] is not None:
         result = call.make(Op.MUL, result, _channels(call, "weight", along))
     if call.values["bias"] is not None:

@@ -11,6 +11,7 @@ from ...ir.expr import Expr, Size, substitute, symbol, symbols_of
 from ...ir.graph import Node, Record
 from ...ir.ops import Kind, Op
 from ...ir.types import DType
+from ...render.layout import bare
 from .calls import CALLS, NUM_ARGUMENTS, channels_first, channels_last
 from .scans import SCANS, scan_text
 
@@ -48,6 +49,8 @@ INFIX = {
     Op.SHIFT_LEFT: "<<",
     Op.SHIFT_RIGHT: ">>",
 }
+# Which of them Python computes first.
+_LEVELS = {Op.ADD: 1, Op.SUB: 1, Op.MUL: 2, Op.DIV: 2}
 
 _FUNCTIONAL = "torch.nn.functional"
 
@@ -83,6 +86,7 @@ TENSORS_ONLY = frozenset(
 )
 
 # These take a number for their second operand only, and none beside bool tensors.
+_LEVELS = {Op.ADD: 1, Op.SUB: 1, Op.MUL: 2, Op.DIV: 2}
 FIRST_TENSOR = frozenset((Op.FMOD, Op.CLAMP_MIN, Op.CLAMP_MAX))
 
 Names = Callable[[Node], str]
@@ -126,8 +130,19 @@ def spelled(node: Node, name: Names) -> str:
         return _SPECIAL[node.op](node, name)
     args = _arguments(node, name)
     if node.op in INFIX:
-        return f"{args[0]} {INFIX[node.op]} {args[1]}"
-    return f"{FUNCTIONS.get(node.op, f'torch.{node.op.value}')}({', '.join(args)})"
+        left, right = _without_needless_parentheses(node, *args)
+        return f"{left} {INFIX[node.op]} {right}"
+    return f"{FUNCTIONS.get(node.op, f'torch.{node.op.value}')}({', '.join(map(bare, args))})"
+
+
+def _without_needless_parentheses(node: Node, left: str, right: str) -> tuple[str, str]:
+    """Those that Python's precedence makes needless in arithmetic; operators of one level are
+    computed from left to right.
+    """
+    own, *others = (_LEVELS.get(each.op, 0) for each in (node, *node.inputs))
+    if not own:
+        return left, right
+    return bare(left) if others[0] >= own else left, bare(right) if others[1] > own else right
 
 
 def _arguments(node: Node, name: Names) -> list[str]:

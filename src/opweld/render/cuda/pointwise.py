@@ -16,7 +16,7 @@ from ...ir.identifiers import is_reserved
 from ...ir.kernels.kernel import Arg, Buffer, Element, Kernel, Let, Load, Name, Pointwise
 from ..c import STORAGE, argument, compute_type, load_text, spelled, store_text
 from ..element import pieces_called, short_title
-from ..layout import comment, folded, head
+from ..layout import bare, comment, folded, head, without_calls
 
 # "gelu.py:13  inner = ..." assigns to a name.
 _ASSIGNED = re.compile(r"\S+\s+(?:self\.)?([A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*)\s*=[^=]")
@@ -135,7 +135,7 @@ def told_line(kernel: Kernel, before: list[str]) -> list[str]:
 
 def value_text(arg: Arg, texts: dict[str, str]) -> str:
     """A result of an element."""
-    return _bare(argument(_told(arg, texts)))
+    return bare(argument(_told(arg, texts)))
 
 
 def _results(kernel: Kernel, texts: dict[str, str], before: list[str]) -> list[str]:
@@ -153,20 +153,7 @@ def _told(arg: Arg, texts: dict[str, str]) -> Arg:
 
 
 def _grouped(text: str) -> str:
-    return f"({text})" if re.search(r"[ ?]", _without_calls(text)) or text[:1] in "-!~" else text
-
-
-def _without_calls(text: str) -> str:
-    """The text without what stands in parentheses."""
-    while (inner := re.sub(r"\([^()]*\)", "", text)) != text:
-        text = inner
-    return text
-
-
-def _bare(text: str) -> str:
-    """Without parentheses around all of it."""
-    whole = text.startswith("(") and text.endswith(")") and not _without_calls(text)
-    return text[1:-1] if whole else text
+    return f"({text})" if re.search(r"[ ?]", without_calls(text)) or text[:1] in "-!~" else text
 
 
 def _comment(line: str, before: list[str]) -> list[str]:
