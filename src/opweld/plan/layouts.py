@@ -390,7 +390,7 @@ class _Moved:
         """An operand of what is computed by element: of lower rank where its order stays then."""
         shape = (*(1,) * (len(order) - new.type.rank), *new.type.shape)
         moving = [axis for axis in order if shape[axis] != 1]
-        if old.serial in self.permuted or moving != sorted(moving):
+        if new.type.rank == 0 or old.serial in self.permuted or moving != sorted(moving):
             return self._operand(old, new, order)
         sizes = dropwhile(lambda size: size == 1, _of(shape, order))
         return self._reshaped(new, tuple(sizes) or (1,))

@@ -251,3 +251,17 @@ def test_where_copies_cost_more_nothing_is_moved() -> None:
     result = m.softmax(convolution(m, m.x("x", BATCH, 16, 6, 5), 16), 1)
     same = graph(result)
     assert in_channels_last(same, SM_80, NO_CONDITIONS) is same
+
+
+def test_vectors_and_numbers_beside_convolutions_are_read_as_they_are() -> None:
+    """Neither put into another order nor given axes of size 1."""
+    m = Make()
+    of_channels = m.w("of_channels", 16)
+    scaled = m.mul(two(m), 2.0)
+    shifted = m.add(scaled, m.reshape(of_channels, 1, 16, 1, 1))
+    found = moved(m.reduced("mean", m.add(shifted, m.w("of_one", 1, 1)), 2, 3))
+    seconds = [node.inputs[1] for node in found.nodes() if node.op in (Op.MUL, Op.ADD)]
+    number, vector, one = seconds
+    assert number.op is Op.CONST
+    assert vector.kind is Kind.SOURCE and vector.type == of_channels.type
+    assert one.type.shape == (1,)

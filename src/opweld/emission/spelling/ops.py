@@ -182,13 +182,13 @@ def _neg(node: Node, name: Names) -> str:
 
 
 def _gelu_tanh(node: Node, name: Names) -> str:
-    return f'{_FUNCTIONAL}.gelu({name(node.inputs[0])}, approximate="tanh")'
+    return f'{_FUNCTIONAL}.gelu({bare(name(node.inputs[0]))}, approximate="tanh")'
 
 
 def _nan_to_num(node: Node, name: Names) -> str:
     a = node.attrs
     limits = f"nan={number(a.nan)}, posinf={number(a.posinf)}, neginf={number(a.neginf)}"
-    return f"torch.nan_to_num({name(node.inputs[0])}, {limits})"
+    return f"torch.nan_to_num({bare(name(node.inputs[0]))}, {limits})"
 
 
 def _with_attrs(function: str, *fields: str) -> Callable[[Node, Names], str]:
@@ -221,7 +221,7 @@ def _clamp(side: str) -> Callable[[Node, Names], str]:
 
 def _hardtanh(node: Node, name: Names) -> str:
     if (node.attrs.low, node.attrs.high) == (0.0, 6.0):
-        return f"{_FUNCTIONAL}.relu6({name(node.inputs[0])})"
+        return f"{_FUNCTIONAL}.relu6({bare(name(node.inputs[0]))})"
     return _with_attrs(f"{_FUNCTIONAL}.hardtanh", "low", "high")(node, name)
 
 
@@ -240,7 +240,7 @@ def _where(node: Node, name: Names) -> str:
 
 def _reduction(node: Node, name: Names) -> str:
     function = f"torch.{node.op.value}"
-    return f"{function}({name(node.inputs[0])}, {_rows(node)})"
+    return f"{function}({bare(name(node.inputs[0]))}, {_rows(node)})"
 
 
 def _sum(node: Node, name: Names) -> str:
@@ -327,7 +327,7 @@ def _slice(node: Node, name: Names) -> str:
 
 
 def _flip(node: Node, name: Names) -> str:
-    return f"torch.flip({name(node.inputs[0])}, ({sizes(node.attrs.dims)}))"
+    return f"torch.flip({bare(name(node.inputs[0]))}, ({sizes(node.attrs.dims)}))"
 
 
 def _window(node: Node, name: Names) -> str:
@@ -350,7 +350,7 @@ def _pad(node: Node, name: Names) -> str:
     pairs = reversed(list(zip(node.attrs.before, node.attrs.after, strict=True)))
     amounts = sizes(tuple(size for pair in pairs for size in pair))
     value = number(node.attrs.value)
-    return f"{_FUNCTIONAL}.pad({name(node.inputs[0])}, ({amounts}), value={value})"
+    return f"{_FUNCTIONAL}.pad({bare(name(node.inputs[0]))}, ({amounts}), value={value})"
 
 
 def sizes(values: tuple[Size, ...]) -> str:
