@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, field
 
 from ..ir.graph import Node
-from ..ir.identifiers import is_reserved
 from ..ir.ops import Op
+from ..ir.syntax import is_reserved
 from ..ir.views import is_free_view
 
 

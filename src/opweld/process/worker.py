@@ -30,6 +30,7 @@ from opweld.errors import (
 from opweld.model_file import explain, read_source, user_line
 from opweld.options import Options
 from opweld.process.child import Finished, run_child
+from opweld.process.lifetime import end, without_collections
 
 COMMAND = (sys.executable, "-P", "-m", "opweld.process.worker")
 USE_LESS_MEMORY = "use --batch N for smaller inputs"
@@ -193,7 +194,8 @@ def main() -> None:
 
 def _driver(path: Path, options: Options, on_stage: Callable[[str], None]) -> Compiled:
     try:
-        from opweld import driver  # noqa: PLC0415  the parent must not import torch
+        with without_collections():
+            from opweld import driver  # noqa: PLC0415  the parent must not import torch
     except ModuleNotFoundError as error:
         raise UserError(
             f"{error.name} is not installed", next_step="see what is missing with `opweld doctor`"
@@ -203,3 +205,4 @@ def _driver(path: Path, options: Options, on_stage: Callable[[str], None]) -> Co
 
 if __name__ == "__main__":
     main()
+    end()

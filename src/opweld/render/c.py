@@ -13,6 +13,7 @@ import numpy as np
 from ..ir.expr import Atom, Monomial, Picked, Quotient, Size, Symbol, terms_of
 from ..ir.kernels.kernel import Arg, Gather, Kernel, Let, Name
 from ..ir.ops import Op
+from ..ir.syntax import bare, infix
 from ..ir.types import DType
 from .approximate import approximate_name, constant_divisor
 
@@ -125,7 +126,7 @@ def spelled(let: Let, language: str) -> str:
         factor = f"1.0f / {args[1]}"
         if let.rounded:
             return _call(let, "rounded_product", [args[0], factor])
-        return f"{args[0]} * ({factor})"
+        return infix(args[0], "*", f"({factor})")
     if let.rounded and let.op is Op.MUL:
         return _call(let, "rounded_product", args)
     if name := approximate_name(let, language):
@@ -146,7 +147,7 @@ def spelled(let: Let, language: str) -> str:
         zero = constant(0, let.operands)
         return f"({args[0]} != {zero}) {BOOL_INFIX[let.op]} ({args[1]} != {zero})"
     if let.op in INFIX:
-        return _narrowed(f"{args[0]} {INFIX[let.op]} {args[1]}", let)
+        return _narrowed(infix(args[0], INFIX[let.op], args[1]), let)
     if let.op is Op.NEG:
         return _narrowed(f"-{args[0]}", let)
     return _call(let, let.op.value, args)
@@ -161,7 +162,7 @@ def _narrowed(text: str, let: Let) -> str:
 def _call(let: Let, name: str, args: list[str]) -> str:
     dtype = let.operands
     attributes = [constant(getattr(let.attrs, a), dtype) for a in ATTRIBUTES.get(let.op, ())]
-    return f"op::{name}({', '.join((*args, *attributes))})"
+    return f"op::{name}({', '.join((*map(bare, args), *attributes))})"
 
 
 def _cast(text: str, source: DType, result: DType, language: str) -> str:

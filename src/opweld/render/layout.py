@@ -36,19 +36,6 @@ def _arguments(text: str) -> list[str]:
     return [argument for argument in found if argument]
 
 
-def without_calls(text: str) -> str:
-    """The text without what stands in parentheses."""
-    while (inner := re.sub(r"\([^()]*\)", "", text)) != text:
-        text = inner
-    return text
-
-
-def bare(text: str) -> str:
-    """Without parentheses around all of it."""
-    whole = text.startswith("(") and text.endswith(")") and not without_calls(text)
-    return text[1:-1] if whole else text
-
-
 def folded(line: str) -> str:
     """A statement over as many lines as it needs; those after the first are indented further."""
     if len(line) <= COLUMNS or line.lstrip().startswith(("//", "#")):

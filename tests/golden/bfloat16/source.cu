@@ -5,8 +5,8 @@ struct k1_add_silu_mul_element {
   static constexpr int kRank = 2, kWidth = 8, kThreads = 128;
   OPWELD_FN void of(op::bfloat16 x, op::bfloat16 shift, op::bfloat16& result) {
     // model.py:11 return F.silu(x + shift) * 0.5
-    result = op::from_compute<op::bfloat16>(op::silu_approx((op::to_compute(x)
-        + op::to_compute(shift))) * 0.5f);
+    result = op::from_compute<op::bfloat16>(op::silu_approx(op::to_compute(x)
+        + op::to_compute(shift)) * 0.5f);
   }
 };
 extern "C" int k1_add_silu_mul_launch(const TensorView* operands, void* stream) {

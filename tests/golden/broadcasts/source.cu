@@ -8,7 +8,7 @@ struct k1_mul_sigmoid_gt_element {
   OPWELD_FN void of(
     float x, float norm_weight, float column, float factor, float& result0, bool& result1) {
     // model.py:11 y = (x + self.norm.weight) * column * self.factor
-    const float y = ((x + norm_weight) * column) * factor;
+    const float y = (x + norm_weight) * column * factor;
     // model.py:12 return torch.sigmoid(y), y > 0
     result0 = op::sigmoid(y);
     result1 = y > 0.0f;

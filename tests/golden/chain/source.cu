@@ -6,7 +6,7 @@ struct k1_abs_neg_exp_element {
   static constexpr int kRank = 2, kWidth = 4, kThreads = 128;
   OPWELD_FN void of(float x, float scale, float shift, float& result0, float& result1) {
     // chain.py:12 centred = x * scale + shift # 1, 2
-    const float centred = (x * scale) + shift;
+    const float centred = x * scale + shift;
     // chain.py:13 gate = torch.sigmoid(centred) # 3
     const float gate = op::sigmoid(centred);
     // chain.py:14 swish = centred * gate # 4
@@ -17,7 +17,7 @@ struct k1_abs_neg_exp_element {
     const float add_2 = op::tanh(bent) + x;
     // chain.py:17 second = torch.exp(-torch.abs(first)) # 10, 11, 12
     result0 = add_2;
-    result1 = op::exp((-op::abs(add_2)));
+    result1 = op::exp(-op::abs(add_2));
   }
 };
 extern "C" int k1_abs_neg_exp_launch(const TensorView* operands, void* stream) {

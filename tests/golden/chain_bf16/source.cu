@@ -9,7 +9,7 @@ struct k1_abs_neg_exp_element {
     op::bfloat16 x, op::bfloat16 scale, op::bfloat16 shift, op::bfloat16& result0,
     op::bfloat16& result1) {
     // chain_bf16.py:12 centred = x * scale + shift # 1, 2
-    const float centred = (op::to_compute(x) * op::to_compute(scale)) + op::to_compute(shift);
+    const float centred = op::to_compute(x) * op::to_compute(scale) + op::to_compute(shift);
     // chain_bf16.py:13 gate = torch.sigmoid(centred) # 3
     const float gate = op::sigmoid_approx(centred);
     // chain_bf16.py:14 swish = centred * gate # 4
@@ -20,7 +20,7 @@ struct k1_abs_neg_exp_element {
     const float add_2 = op::tanh_bf16(bent) + op::to_compute(x);
     // chain_bf16.py:17 second = torch.exp(-torch.abs(first)) # 10, 11, 12
     result0 = op::from_compute<op::bfloat16>(add_2);
-    result1 = op::from_compute<op::bfloat16>(op::exp_approx((-op::abs(add_2))));
+    result1 = op::from_compute<op::bfloat16>(op::exp_approx(-op::abs(add_2)));
   }
 };
 extern "C" int k1_abs_neg_exp_launch(const TensorView* operands, void* stream) {

@@ -8,8 +8,8 @@ struct k1_mul_add_element {
     float query_projection, float key_projection, float value_projection, float output_projection,
     float& result) {
     // model.py:11 return sum(each * each for each in projections)
-    result = (((query_projection * query_projection) + (key_projection * key_projection))
-        + (value_projection * value_projection)) + (output_projection * output_projection);
+    result = query_projection * query_projection + key_projection * key_projection
+        + value_projection * value_projection + output_projection * output_projection;
   }
 };
 extern "C" int k1_mul_add_launch(const TensorView* operands, void* stream) {

@@ -21,7 +21,7 @@ struct k1_exp_sum_div_row : op::AlongRows {
   using Pass1 = op::Pass<op::ElementFolds<1, 8, op::Fold<op::Sum, float>>, op::Of<0, 1>>;
   __device__ op::Values<float> of(Pass1, float x, float mask) const {
     // model.py:11 return torch.softmax(x + mask, dim=-1)
-    return op::exp(((x + mask) - amax_1));
+    return op::exp(x + mask - amax_1);
   }
   __device__ void after(Pass1, float sum_1) {
     this->sum_1 = sum_1;
@@ -30,7 +30,7 @@ struct k1_exp_sum_div_row : op::AlongRows {
   using Pass2 = op::Pass<op::NoFolds, op::Of<0, 1, 2>>;
   __device__ void of(Pass2, float x, float mask, float& result) const {
     // model.py:11 return torch.softmax(x + mask, dim=-1)
-    result = op::exp(((x + mask) - amax_1)) / sum_1;
+    result = op::exp(x + mask - amax_1) / sum_1;
   }
 
   using Passes = op::Types<Pass0, Pass1, Pass2>;

@@ -5,7 +5,7 @@ import keyword
 import pytest
 from tests.unit.plan.plans import Make
 
-from opweld.ir.identifiers import RESERVED, is_reserved
+from opweld.ir.syntax import RESERVED, is_reserved
 from opweld.ir.types import DType
 from opweld.lower.names import Names, stride_name, wish_for
 

@@ -69,7 +69,7 @@ def test_only_what_is_used_is_a_statement() -> None:
     text = functor_text(fused_of(m.add(m.mul(twice, twice), x)))
     body = text.partition("void of(")[2].partition("  }\n")[0]
     assert "const float exp_1 = op::exp(x);" in body
-    assert "result = (exp_1 * exp_1) + x;" in body
+    assert "result = exp_1 * exp_1 + x;" in body
     assert body.count(";") == 2
 
 

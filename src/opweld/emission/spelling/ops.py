@@ -10,8 +10,8 @@ from ...ir.attrs import CallAttrs, Operand, TorchLiteral
 from ...ir.expr import Expr, Size, substitute, symbol, symbols_of
 from ...ir.graph import Node, Record
 from ...ir.ops import Kind, Op
+from ...ir.syntax import bare, infix
 from ...ir.types import DType
-from ...render.layout import bare
 from .calls import CALLS, NUM_ARGUMENTS, channels_first, channels_last
 from .scans import SCANS, scan_text
 
@@ -49,8 +49,6 @@ INFIX = {
     Op.SHIFT_LEFT: "<<",
     Op.SHIFT_RIGHT: ">>",
 }
-# Which of them Python computes first.
-_LEVELS = {Op.ADD: 1, Op.SUB: 1, Op.MUL: 2, Op.DIV: 2}
 
 _FUNCTIONAL = "torch.nn.functional"
 
@@ -130,19 +128,8 @@ def spelled(node: Node, name: Names) -> str:
         return _SPECIAL[node.op](node, name)
     args = _arguments(node, name)
     if node.op in INFIX:
-        left, right = _without_needless_parentheses(node, *args)
-        return f"{left} {INFIX[node.op]} {right}"
+        return infix(args[0], INFIX[node.op], args[1])
     return f"{FUNCTIONS.get(node.op, f'torch.{node.op.value}')}({', '.join(map(bare, args))})"
-
-
-def _without_needless_parentheses(node: Node, left: str, right: str) -> tuple[str, str]:
-    """Those that Python's precedence makes needless in arithmetic; operators of one level are
-    computed from left to right.
-    """
-    own, *others = (_LEVELS.get(each.op, 0) for each in (node, *node.inputs))
-    if not own:
-        return left, right
-    return bare(left) if others[0] >= own else left, bare(right) if others[1] > own else right
 
 
 def _arguments(node: Node, name: Names) -> list[str]:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from opweld.judge.load import import_new_file
+from opweld.process.lifetime import end
 
 
 def main(new: str) -> None:
@@ -16,3 +17,4 @@ def main(new: str) -> None:
 
 if __name__ == "__main__":
     main(sys.argv[1])
+    end()

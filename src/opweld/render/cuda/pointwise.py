@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from ...ir.identifiers import is_reserved
 from ...ir.kernels.kernel import Arg, Buffer, Element, Kernel, Let, Load, Name, Pointwise
+from ...ir.syntax import bare, is_reserved, without_calls
 from ..c import STORAGE, argument, compute_type, load_text, spelled, store_text
 from ..element import pieces_called, short_title
-from ..layout import bare, comment, folded, head, without_calls
+from ..layout import comment, folded, head
 
 # "gelu.py:13  inner = ..." assigns to a name.
 _ASSIGNED = re.compile(r"\S+\s+(?:self\.)?([A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*)\s*=[^=]")
@@ -119,7 +119,6 @@ def lets(kernel: Kernel, texts: dict[str, str], taken: set[str]) -> list[str]:
     lines: list[str] = []
     for line, let, name in _named(kernel.element, taken | {b.name for b in kernel.buffers}):
         text = spelled(replace(let, args=tuple(_told(arg, texts) for arg in let.args)), "cuda")
-        text = re.sub(r"^(op::\w+)\(\(([^()]*)\)\)$", r"\1(\2)", text)
         texts[let.name] = name or _grouped(text)
         if name:
             lines += _comment(line, lines)

@@ -1,4 +1,4 @@
-"""Names that kernels cannot give to what a model calls so."""
+"""Names and expressions in the texts that are emitted, of C++, CUDA and Python."""
 
 from __future__ import annotations
 
@@ -37,3 +37,38 @@ _PATTERN = re.compile(
 
 def is_reserved(name: str) -> bool:
     return name in RESERVED or _PATTERN.fullmatch(name) is not None
+
+
+# Of operators, those that are computed first have the highest.
+_LEVELS = {"+": 1, "-": 1, "*": 2, "/": 2}
+
+
+def without_calls(text: str) -> str:
+    """The text without what stands in parentheses."""
+    while (inner := re.sub(r"\([^()]*\)", "", text)) != text:
+        text = inner
+    return text
+
+
+def bare(text: str) -> str:
+    """Without parentheses around all of it."""
+    inner = text[1:-1]
+    whole = text == f"({inner})" and not set("()") & set(without_calls(inner))
+    return inner if whole else text
+
+
+def infix(left: str, operator: str, right: str) -> str:
+    """The expression of two operands in C or Python, which are in parentheses where they are
+    expressions: in arithmetic without those that the order of operators makes needless.
+    """
+    if own := _LEVELS.get(operator):
+        left = bare(left) if _level(bare(left)) >= own else left
+        right = bare(right) if _level(bare(right)) > own else right
+    return f"{left} {operator} {right}"
+
+
+def _level(text: str) -> int:
+    """That of the operator that is computed last; 0 of what is not arithmetic throughout."""
+    operators = without_calls(text).split(" ")[1::2]
+    signed = text.startswith(("-", "!", "~"))
+    return 0 if signed else min((_LEVELS.get(each, 0) for each in operators), default=3)
