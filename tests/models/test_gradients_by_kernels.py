@@ -24,7 +24,7 @@ from opweld.options import Options
 # not be empty in PyTorch's own backward.
 LEFT_OUT = {"TwoHalves", "Patches"}
 TABLE = [case for case in CASES if case.gradients and case.name not in LEFT_OUT]
-QUICK = 4  # each so many; the others take minutes
+QUICK = 8  # each so many; the others take minutes
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_gradients_are_eagers(case: Case, tmp_path: Path) -> None:
 
 
 def test_most_have_kernels_for_gradients(tmp_path: Path) -> None:
-    made = [emit_case(case, tmp_path, training=True) for case in TABLE[:: 2 * QUICK]]
+    made = [emit_case(case, tmp_path, training=True) for case in TABLE[::QUICK]]
     with_kernels = [each for each in made if "_backward(_kernels" in each.compiled.text]
     assert len(with_kernels) > len(made) // 2
 
@@ -56,7 +56,7 @@ def norms_calls() -> list[tuple[torch.Tensor, ...]]:
 @pytest.mark.parametrize(
     ("model", "calls"),
     [
-        (training.Residual, [(images(6),), (images(5),)]),
+        pytest.param(training.Residual, [(images(6),), (images(5),)], marks=pytest.mark.slow),
         pytest.param(training.Norms, norms_calls(), marks=pytest.mark.slow),
         pytest.param(
             training.Frozen,
@@ -88,7 +88,9 @@ def test_several_kernels_under_one_gradient_have_one_backward(tmp_path: Path) ->
     assert not re.search(r"training_of_k[23]\b(?!_)", emitted.compiled.text)
 
 
-@pytest.mark.parametrize("kind", [training.Twice, training.OnTwoLines])
+@pytest.mark.parametrize(
+    "kind", [pytest.param(training.Twice, marks=pytest.mark.slow), training.OnTwoLines]
+)
 def test_kernels_that_are_alike_share_their_one_backward(
     kind: type[nn.Module], tmp_path: Path
 ) -> None:

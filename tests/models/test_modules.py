@@ -38,7 +38,7 @@ MODELS: list[tuple[type[nn.Module], Inputs]] = [
 ]
 
 
-QUICK = {("Carried", False), ("Nested", False), ("Units", True)}
+QUICK = {("Nested", False), ("Units", True)}
 CASES = [
     pytest.param(
         *(model, inputs, training),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Container
 from dataclasses import replace
 from typing import Any
@@ -170,6 +171,12 @@ SIXTHS, ROUNDED, EXACT = {"hardsigmoid", "hardswish"}, (1e-7, 1e-8), (1e-11, 1e-
 CASES = {**{name: case for name, case in CLOSED.items() if name not in LEFT_OUT}, **MORE}
 
 
+@functools.cache
+def exported(function: Function, *inputs: torch.Tensor) -> Graph:
+    """The graph of a function; tensors are compared by being the same."""
+    return graph_of(module_of(lambda self, *args: function(*args)), *inputs, batch=False)
+
+
 def vjp_of(
     function: Function,
     *inputs: torch.Tensor,
@@ -180,7 +187,7 @@ def vjp_of(
     """A function as one group, and its gradients; folds over a row in `one_walk` maybe, and what is
     costly computed `again` maybe. The results at the places `staying` are kept by others.
     """
-    graph = graph_of(module_of(lambda self, *args: function(*args)), *inputs, batch=False)
+    graph = exported(function, *inputs)
     graph = simplify(graph, arena_of(graph)).graph
     graph = in_one_walk(graph, EVERY_ROW) if one_walk else graph
     nodes = tuple(node for node in graph.nodes() if node not in graph.inputs)
