@@ -265,3 +265,17 @@ def test_vectors_and_numbers_beside_convolutions_are_read_as_they_are() -> None:
     assert number.op is Op.CONST
     assert vector.kind is Kind.SOURCE and vector.type == of_channels.type
     assert one.type.shape == (1,)
+
+
+def test_a_step_hands_the_library_tensors_with_their_channels_last() -> None:
+    """Of large ones, too, which outside a step kernels of ours read as they lie."""
+    m = Make()
+    first = convolution(m, m.x("x", 64, 256, 56, 56), 256)
+    result = m.reduced("mean", convolution(m, m.relu(first), 256), 2, 3)
+    step = replace(NO_CONDITIONS, library_convolutions=True)
+    copied = []
+    for conditions in (NO_CONDITIONS, step):
+        found = in_channels_last(graph(result), SM_90A, conditions)
+        called = next(node for node in found.nodes() if node.op is Op.CALL)
+        copied.append(is_copy(called.inputs[0]))
+    assert copied == [False, True]
