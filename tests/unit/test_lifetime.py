@@ -1,4 +1,4 @@
-"""How processes of ours begin and end."""
+"""The start and the exit of child processes that import PyTorch."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import sys
 
 import pytest
 
-from opweld.process.lifetime import without_collections
+from opweld.process.lifetime import without_garbage_collection
 
 ENDING = """
 import atexit, threading, time
-from opweld.process.lifetime import end
+from opweld.process.lifetime import exit_without_teardown
 
-class Held:
+class WithFinalizer:
     def __del__(self):
-        print("taken apart", flush=True)
+        print("finalized", flush=True)
 
-held = Held()
-held.itself = held
+in_a_cycle = WithFinalizer()
+in_a_cycle.itself = in_a_cycle
 atexit.register(print, "registered")
 threading.Thread(target=time.sleep, args=(60,)).start()
 print("printed")
-end(3)
+exit_without_teardown(3)
 """
 
 
-def test_a_process_ends_with_what_is_registered_and_no_more() -> None:
-    """A thread that goes on does not keep it."""
+def test_exit_handlers_run_and_finalizers_do_not() -> None:
+    """A thread that goes on does not keep the process."""
     ended = subprocess.run(
         [sys.executable, "-c", ENDING], capture_output=True, text=True, timeout=50
     )
@@ -37,11 +37,11 @@ def test_a_process_ends_with_what_is_registered_and_no_more() -> None:
 
 
 @pytest.mark.parametrize("was_on", [True, False])
-def test_collections_are_as_before_after_an_import_that_fails(was_on: bool) -> None:
+def test_the_collector_is_as_before_after_an_import_that_fails(was_on: bool) -> None:
     on_here = gc.isenabled()
     (gc.enable if was_on else gc.disable)()
     try:
-        with pytest.raises(ModuleNotFoundError), without_collections():
+        with pytest.raises(ModuleNotFoundError), without_garbage_collection():
             assert not gc.isenabled()
             raise ModuleNotFoundError
         assert gc.isenabled() is was_on

@@ -72,11 +72,8 @@ def spans_of_parts(parts: Iterable[Part]) -> Iterator[tuple[Part, dict[str, Oper
         if not part.variant.contract.differentiable:
             continue
         operators = {operator.name: operator for *_, operator in fused_groups_of((part,))}
-        yield (
-            part,
-            operators,
-            [_named_for_itself(span, known) for span in spans_of(part.plan, operators)],
-        )
+        spans = [_named_for_itself(span, known) for span in spans_of(part.plan, operators)]
+        yield part, operators, spans
 
 
 def _named_for_itself(span: Span, known: dict[str, Computation]) -> Span:

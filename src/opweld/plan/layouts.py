@@ -234,8 +234,7 @@ class _Moved:
         if node.serial not in self.permuted:
             return False
         _, order = self.permuted[node.serial]
-        moving = [axis for axis in order if node.type.shape[axis] != 1]
-        return moving != sorted(moving)
+        return not _lies_alike(node.type.shape, order)
 
     def _shows_given(self, node: Node) -> bool:
         """Whether the caller gets this view of what is put into another order for it."""
@@ -389,8 +388,8 @@ class _Moved:
     def _broadcast(self, old: Node, new: Node, order: Order) -> Node:
         """An operand of what is computed by element: of lower rank where its order stays then."""
         shape = (*(1,) * (len(order) - new.type.rank), *new.type.shape)
-        moving = [axis for axis in order if shape[axis] != 1]
-        if new.type.rank == 0 or old.serial in self.permuted or moving != sorted(moving):
+        alike = old.serial not in self.permuted and _lies_alike(shape, order)
+        if new.type.rank == 0 or not alike:
             return self._operand(old, new, order)
         sizes = dropwhile(lambda size: size == 1, _of(shape, order))
         return self._reshaped(new, tuple(sizes) or (1,))
@@ -403,9 +402,10 @@ class _Moved:
         return self.arena.make(Op.PERMUTE, node, attrs=PermuteAttrs(back))
 
     def _reshaped(self, node: Node, shape: tuple[Size, ...]) -> Node:
-        node = node.inputs[0] if node.op is Op.RESHAPE and node.type.shape != shape else node
         if node.type.shape == shape:
             return node
+        if node.op is Op.RESHAPE:
+            return self._reshaped(node.inputs[0], shape)
         return self.arena.make(Op.RESHAPE, node, attrs=ShapeAttrs(shape))
 
     def _copy(self, node: Node) -> Node:
@@ -431,6 +431,12 @@ def _parted(order: Order, dim: int) -> Order:
     """The order in which one axis has become two."""
     parts = ((a,) if a < dim else (dim, dim + 1) if a == dim else (a + 1,) for a in order)
     return tuple(axis for part in parts for axis in part)
+
+
+def _lies_alike(shape: tuple[Size, ...], order: Order) -> bool:
+    """Whether its elements lie as they did: the order moves axes of size 1 alone."""
+    moving = [axis for axis in order if shape[axis] != 1]
+    return moving == sorted(moving)
 
 
 def _of(shape: tuple[Size, ...], order: Order) -> tuple[Size, ...]:

@@ -18,7 +18,7 @@ from opweld.errors import BuildFailed, UnsupportedTarget, Where
 from opweld.model_file import folder_of, import_file, main_file
 from opweld.options import Options
 from opweld.process.child import run_child
-from opweld.process.lifetime import end
+from opweld.process.lifetime import exit_without_teardown
 from opweld.process.worker import child_environment
 
 COMMAND = (sys.executable, "-P", "-m", "opweld.process.builder")
@@ -91,4 +91,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-    end()
+    exit_without_teardown()

@@ -30,7 +30,7 @@ from opweld.errors import (
 from opweld.model_file import explain, read_source, user_line
 from opweld.options import Options
 from opweld.process.child import Finished, run_child
-from opweld.process.lifetime import end, without_collections
+from opweld.process.lifetime import exit_without_teardown, without_garbage_collection
 
 COMMAND = (sys.executable, "-P", "-m", "opweld.process.worker")
 USE_LESS_MEMORY = "use --batch N for smaller inputs"
@@ -194,7 +194,7 @@ def main() -> None:
 
 def _driver(path: Path, options: Options, on_stage: Callable[[str], None]) -> Compiled:
     try:
-        with without_collections():
+        with without_garbage_collection():
             from opweld import driver  # noqa: PLC0415  the parent must not import torch
     except ModuleNotFoundError as error:
         raise UserError(
@@ -205,4 +205,4 @@ def _driver(path: Path, options: Options, on_stage: Callable[[str], None]) -> Co
 
 if __name__ == "__main__":
     main()
-    end()
+    exit_without_teardown()

@@ -32,7 +32,7 @@ from opweld.options import Options
 from opweld.process import worker
 from opweld.process.builder import COMMAND as BUILDER
 from opweld.process.builder import refusal
-from opweld.process.lifetime import end
+from opweld.process.lifetime import exit_without_teardown
 from opweld.schedules import diff, line_of, read_text, with_rows
 from opweld.tune.decide import Decision, decide
 from opweld.tune.trials import (
@@ -307,4 +307,4 @@ def _send(name: str, message: str) -> None:
 
 if __name__ == "__main__":
     _answer(Path(sys.argv[1]), Path(sys.argv[2]))
-    end()
+    exit_without_teardown()

@@ -84,7 +84,6 @@ TENSORS_ONLY = frozenset(
 )
 
 # These take a number for their second operand only, and none beside bool tensors.
-_LEVELS = {Op.ADD: 1, Op.SUB: 1, Op.MUL: 2, Op.DIV: 2}
 FIRST_TENSOR = frozenset((Op.FMOD, Op.CLAMP_MIN, Op.CLAMP_MAX))
 
 Names = Callable[[Node], str]
@@ -132,6 +131,11 @@ def spelled(node: Node, name: Names) -> str:
     return f"{FUNCTIONS.get(node.op, f'torch.{node.op.value}')}({', '.join(map(bare, args))})"
 
 
+def _argument(node: Node, name: Names) -> str:
+    """The text of the only operand where commas or a call's parentheses are around it."""
+    return bare(name(node.inputs[0]))
+
+
 def _arguments(node: Node, name: Names) -> list[str]:
     """Texts of the operands: constants as numbers, or as tensors where only tensors will do."""
     texts = [name(operand) for operand in node.inputs]
@@ -169,19 +173,19 @@ def _neg(node: Node, name: Names) -> str:
 
 
 def _gelu_tanh(node: Node, name: Names) -> str:
-    return f'{_FUNCTIONAL}.gelu({bare(name(node.inputs[0]))}, approximate="tanh")'
+    return f'{_FUNCTIONAL}.gelu({_argument(node, name)}, approximate="tanh")'
 
 
 def _nan_to_num(node: Node, name: Names) -> str:
     a = node.attrs
     limits = f"nan={number(a.nan)}, posinf={number(a.posinf)}, neginf={number(a.neginf)}"
-    return f"torch.nan_to_num({bare(name(node.inputs[0]))}, {limits})"
+    return f"torch.nan_to_num({_argument(node, name)}, {limits})"
 
 
 def _with_attrs(function: str, *fields: str) -> Callable[[Node, Names], str]:
     def text(node: Node, name: Names) -> str:
         values = [number(getattr(node.attrs, field)) for field in fields]
-        return f"{function}({', '.join([name(node.inputs[0]), *values])})"
+        return f"{function}({', '.join([_argument(node, name), *values])})"
 
     return text
 
@@ -208,7 +212,7 @@ def _clamp(side: str) -> Callable[[Node, Names], str]:
 
 def _hardtanh(node: Node, name: Names) -> str:
     if (node.attrs.low, node.attrs.high) == (0.0, 6.0):
-        return f"{_FUNCTIONAL}.relu6({bare(name(node.inputs[0]))})"
+        return f"{_FUNCTIONAL}.relu6({_argument(node, name)})"
     return _with_attrs(f"{_FUNCTIONAL}.hardtanh", "low", "high")(node, name)
 
 
@@ -227,7 +231,7 @@ def _where(node: Node, name: Names) -> str:
 
 def _reduction(node: Node, name: Names) -> str:
     function = f"torch.{node.op.value}"
-    return f"{function}({bare(name(node.inputs[0]))}, {_rows(node)})"
+    return f"{function}({_argument(node, name)}, {_rows(node)})"
 
 
 def _sum(node: Node, name: Names) -> str:
@@ -282,7 +286,7 @@ def _along_axes(node: Node, name: Names, function: str, result: str) -> str:
     operand, axes = node.inputs[0], node.attrs.axes
     text = name(operand)
     if len(axes) == 1:
-        return f"torch.{function}({text}, dim={axes[0]}, keepdim=True){result}"
+        return f"torch.{function}({bare(text)}, dim={axes[0]}, keepdim=True){result}"
     kept = tuple(axis for axis in range(operand.type.rank) if axis not in axes)
     ordered = f"{text}.permute({sizes((*kept, *axes))}).flatten({len(kept)})"
     return f"torch.{function}({ordered}, dim=-1){result}.reshape({sizes(node.type.shape)})"
@@ -314,7 +318,7 @@ def _slice(node: Node, name: Names) -> str:
 
 
 def _flip(node: Node, name: Names) -> str:
-    return f"torch.flip({bare(name(node.inputs[0]))}, ({sizes(node.attrs.dims)}))"
+    return f"torch.flip({_argument(node, name)}, ({sizes(node.attrs.dims)}))"
 
 
 def _window(node: Node, name: Names) -> str:
@@ -337,7 +341,7 @@ def _pad(node: Node, name: Names) -> str:
     pairs = reversed(list(zip(node.attrs.before, node.attrs.after, strict=True)))
     amounts = sizes(tuple(size for pair in pairs for size in pair))
     value = number(node.attrs.value)
-    return f"{_FUNCTIONAL}.pad({bare(name(node.inputs[0]))}, ({amounts}), value={value})"
+    return f"{_FUNCTIONAL}.pad({_argument(node, name)}, ({amounts}), value={value})"
 
 
 def sizes(values: tuple[Size, ...]) -> str:
