@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 import sys
 
@@ -30,7 +31,11 @@ exit_without_teardown(3)
 def test_exit_handlers_run_and_finalizers_do_not() -> None:
     """A thread that goes on does not keep the process."""
     ended = subprocess.run(
-        [sys.executable, "-c", ENDING], capture_output=True, text=True, timeout=50
+        [sys.executable, "-c", ENDING],
+        env={**os.environ, "PYTHONUNBUFFERED": ""},
+        capture_output=True,
+        text=True,
+        timeout=50,
     )
     assert ended.stdout == "printed\nregistered\n"
     assert (ended.returncode, ended.stderr) == (3, "")

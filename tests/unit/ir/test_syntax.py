@@ -55,6 +55,7 @@ def test_parentheses_that_are_left_out_change_nothing(both: Both) -> None:
         ("(a - b)", "+", "(c - d)", "a - b + (c - d)"),
         ("(a + b)", "*", "(c / d)", "(a + b) * (c / d)"),
         ("(f(a + b) / c)", "*", "d", "f(a + b) / c * d"),
+        ("(f(a))", "+", "(b)", "f(a) + b"),
         ("(-a)", "*", "(-b)", "(-a) * (-b)"),
         ("(a ? b : c)", "+", "(a % b)", "(a ? b : c) + (a % b)"),
         ("(a * b)", "<", "(c + d)", "(a * b) < (c + d)"),

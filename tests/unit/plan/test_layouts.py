@@ -279,3 +279,13 @@ def test_a_step_hands_the_library_tensors_with_their_channels_last() -> None:
         called = next(node for node in found.nodes() if node.op is Op.CALL)
         copied.append(is_copy(called.inputs[0]))
     assert copied == [False, True]
+
+
+def test_a_factor_of_each_channel_is_what_was_computed_of_them() -> None:
+    """No view of it: as it is in their order already."""
+    m = Make()
+    y = two(m)
+    factor = m.sigmoid(m.reduced("mean", y, 2, 3))
+    found = moved(m.reduced("sum", m.mul(y, factor), 2, 3))
+    (scaled,) = (node for node in found.nodes() if node.op is Op.MUL)
+    assert [node.op for node in scaled.inputs] == [Op.CALL, Op.SIGMOID]
