@@ -31,6 +31,12 @@ def test_a_piece_is_its_declarations(text: str) -> None:
     assert all(re.search('^(#|extern "C")', each, re.MULTILINE) for each in unnamed)
 
 
+@pytest.mark.parametrize("text", PIECES)
+def test_a_comment_needs_no_declaration_before_it(text: str) -> None:
+    """A file may have a declaration without the one that stands before it in the library."""
+    assert not re.search(r"^// (The same|Likewise|As above)\b", text, re.M)
+
+
 SMALL = """\
 #include <math.h>
 // what a macro does

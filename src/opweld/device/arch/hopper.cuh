@@ -300,7 +300,8 @@ struct Type {};
 }
 
 // @wgmma_half_64_shared deps: wgmma_operands, wgmma_text_64
-// The same with a in shared memory, too.
+// sums[64, 64] += a[64, 16] b[64, 16]^T over one warpgroup, both in shared memory; where `add` is 0
+// the sums begin anew.
 [[maybe_unused]] OPWELD_FN void wgmma(float (&sums)[32], uint64_t a, uint64_t b, int add) {
     asm volatile(
         "{\n"
@@ -349,7 +350,8 @@ struct Type {};
 // @wgmma_tf32_128 deps: Type, wgmma_operands, wgmma_sums_128
 #define OPWELD_WGMMA_TF32_128 \
     "wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 " OPWELD_SUMS_128
-// The same of 128 columns.
+// sums[64, 128] += a[64, 8] b[128, 8]^T over one warpgroup in TF32, b in shared memory; where `add`
+// is 0 the sums begin anew.
 [[maybe_unused]] OPWELD_FN void wgmma_tf32(Type<float>, float (&sums)[64], const uint32_t (&a)[4],
                                            uint64_t b, int add) {
     asm volatile(

@@ -66,7 +66,7 @@ OPWELD_FN void await_copies() {
 }
 
 // @copy_async_word deps: copy_groups
-// The same for 4 bytes, which bytes = 0 makes zero.
+// Starts a copy of 4 bytes from global to shared memory, which bytes = 0 makes zero.
 [[maybe_unused]] OPWELD_FN void copy_async_word(unsigned int address, const void* from, int bytes) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
                  :

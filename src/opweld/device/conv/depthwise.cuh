@@ -250,7 +250,8 @@ static int launch_depthwise_tiles(const Depthwise& c, const EpilogueStore<Epilog
 }
 
 // @depthwise deps: launch_depthwise_tiles
-// The same, with `epilogue(at, values)` and the rest as in a product; `conv` is a Depthwise.
+// As launch_depthwise_tiles, with `epilogue(at, values)` and the rest as in a product; `conv` is a
+// Depthwise.
 template <typename Tiles, typename T, typename Epilogue>
 static int depthwise(const void* conv, const Epilogue& epilogue, int64_t max_offset, bool aligned,
                      void* stream) {

@@ -67,7 +67,7 @@ OPWELD_FN void put_octet(const float (&v)[8], float scale, half* to) {
     }
 }
 
-// The same of any values; tells how many lose digits as excess_of does.
+// Eight neighbours along k of any values; tells how many lose digits as excess_of does.
 template <int kParts>
 OPWELD_FN int put_exactly(const float (&v)[8], float scale, half* interval, int k, bool exists) {
     int excess = 0;

@@ -205,8 +205,8 @@ OPWELD_FN void load_lines(const JoinedBlock<kWidth>& block) {
     }
 }
 
-// The same of an image whose channels are neighbours: the threads of a block take some columns of
-// `count` of them at a time.
+// Fills the tile from an image whose channels are neighbours: the threads of a block take some
+// columns of `count` of them at a time.
 template <int kWidth>
 OPWELD_FN void load_channels(const JoinedBlock<kWidth>& block, int line, int count) {
     constexpr int kAtOnce = 4;

@@ -259,9 +259,9 @@ OPWELD_FN void give_along_rows(const float (&rows)[16][kPitch], const RowsAt& to
         put(at[half], Index(column + first), values);
     }
 }
-// The same one by one, by lanes that have a row each, so that neighbours are those of one column;
-// with kWhole of eight columns there are all or none. What is read for kTurns times 4 columns is
-// under way together.
+// A warp's part of a tile to `put(row, column, values)`, by lanes that have a row each, so that
+// neighbours are those of one column; with kWhole of eight columns there are all or none. What is
+// read for kTurns times 4 columns is under way together.
 template <bool kWhole, int kTurns, typename Index, int kPitch, typename RowAt, typename Put>
 OPWELD_FN void give_across_rows(const float (&rows)[16][kPitch], const RowsAt& to, int column,
                                 const RowAt& row_at, const Put& put) {
@@ -278,7 +278,7 @@ OPWELD_FN void give_across_rows(const float (&rows)[16][kPitch], const RowsAt& t
         }
     }
 }
-// The same to the parts of sums.
+// A warp's part of a tile to the parts of sums.
 template <int kPitch>
 OPWELD_FN void give_parts(const float (&rows)[16][kPitch], const RowsAt& to, int column,
                           float* parts) {

@@ -102,7 +102,7 @@ static int contract_from(const Product& product, const Memory& memory, const Sou
 }
 
 // @contract deps: InMemory, contract_from
-// The same of an operand a that is stored, as values of type T; `product` is a Product.
+// As contract_from, of an operand a that is stored, as values of type T; `product` is a Product.
 template <typename Ways, typename T, typename Epilogue>
 static int contract(const void* product, const Memory& memory, const Epilogue& epilogue,
                     int64_t max_offset, bool aligned, void* stream) {

@@ -94,9 +94,10 @@ OPWELD_FN void give_slices(const Sums<kTileN, kPiece>& sums, Staging::OfWarp& sp
 }
 
 // @give_across deps: RowsAt, Staging, load_vector, own_thread, stage_values
-// The same to an epilogue whose rows lie nearer in memory than its columns: lanes are neighbouring
-// rows, of which each looks up its own once, and take half of a slice's columns at once, as values
-// apart, so that the reads of all of them are under way together.
+// A warp's part of a tile, slice by slice, to an epilogue whose rows lie nearer in memory than its
+// columns: lanes are neighbouring rows, of which each looks up its own once, and take half of a
+// slice's columns at once, as values apart, so that the reads of all of them are under way
+// together.
 template <bool kScaled, typename Index, int kTileN, int kPiece, typename Epilogue>
 OPWELD_FN void give_across(const Sums<kTileN, kPiece>& sums, Staging::OfWarp& space,
                            const RowsAt& to, int column, const Epilogue& epilogue) {

@@ -138,8 +138,8 @@ OPWELD_FN void sum_split(Sums<T::kTileN, kPiece>& sums, typename T::Memory& memo
 }
 
 // @sum_ahead deps: multiply_split, promote, consumer_release, Sums
-// The same where an interval is one chunk and a tile one piece: the products of the next interval
-// are under way while the sums of one are promoted.
+// All intervals of a tile of split operands, where an interval is one chunk and a tile one piece:
+// the products of the next interval are under way while the sums of one are promoted.
 template <typename T, int kPiece, typename RowScales>
 OPWELD_FN void sum_ahead(Sums<T::kTileN, kPiece>& sums, typename T::Memory& memory,
                          Ring<T::kStages>& ring, const TileAt& tile, int group, RowScales& rows) {

@@ -100,7 +100,7 @@ void with_form(Held& held, const HeldKey& key, const Tensor& weight, int64_t num
   check_launch("the weight's form", mark_event(&form->event, stream));
 }
 
-// The same of the weight of a product.
+// As with_form, of the weight of a product.
 template <typename Use>
 void with_held(Held& held, const Matrix& weight, const Product& product, int64_t num_bytes,
                void* stream, const Use& use) {

@@ -11,7 +11,8 @@ namespace op {
 constexpr float kIntegerShift = 12582912.0f;  // 1.5 * 2^23
 
 // @kExponentShift deps:
-// The same, and the sum's bits, moved up by 23, are those of 2^k for k in [-126, 128].
+// Adding it to |x| < 2^22 rounds x to an integer k, and the sum's bits, moved up by 23, are those
+// of 2^k for k in [-126, 128].
 constexpr float kExponentShift = 12583039.0f;  // 1.5 * 2^23 + 127
 
 // @rounded_product deps:

@@ -37,8 +37,8 @@ template <int kStrips, typename Index>
 constexpr int kStripsBlocks = kLeastBlocks<kStripsThreads<kStrips>, Index>;
 
 // @CutStrips deps: kLeastBlocks
-// The same where columns are cut, so that more of them in a block leave blocks enough: where rows
-// are odd, neighbouring warps read lines that they share.
+// The shape of a launch whose columns are cut, so that more of them in a block leave blocks enough:
+// where rows are odd, neighbouring warps read lines that they share.
 template <int kStrips>
 constexpr int kCutStripsThreads = kStrips < 8 ? 256 : 512;
 template <int kStrips, typename Index>

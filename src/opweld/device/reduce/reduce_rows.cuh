@@ -128,7 +128,7 @@ struct ElementFolds<kPass, kChained, F, More...> : ElementFolds<kPass, kChained,
 };
 
 // @ChunkFolds deps: Values, of_chunk
-// The same, where some take in several elements at once.
+// The folds of a pass of which some take in several elements at once.
 template <int kPass, int kChained, typename... F>
 struct ChunkFolds {
     static constexpr int kChain = kChained;
@@ -200,7 +200,7 @@ struct Team {
     static constexpr int64_t kMost = kOfMost;
     static constexpr bool kFlat = false;
 };
-// The same where rows are flat: one run of neighbours in each operand that lies along them.
+// A Team whose rows are flat: one run of neighbours in each operand that lies along them.
 template <typename Team>
 struct Flat : Team {
     static constexpr bool kFlat = true;

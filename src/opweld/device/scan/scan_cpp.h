@@ -104,7 +104,7 @@ OPWELD_FN void scan_span(T* value, int64_t count, Total& carry) {
 }
 
 // @scan_places deps: Placed, kScanSpan
-// Likewise, with the place of each extreme; the first value stands at position `first`.
+// As scan_singly, with the place of each extreme; the first value stands at position `first`.
 template <typename Fold, typename T>
 OPWELD_FN void scan_places(T* value, int64_t* place, int64_t count, int64_t first,
                            Placed<T, int64_t>& carry) {
