@@ -3,14 +3,16 @@
     python benchmarks/transposes.py
     python benchmarks/transposes.py --only 4096 --out FOLDER
 
-The functors are those of a copy, of x * 2 + 1, and of a sum of two operands of which one lies as
-the result does. Beside them run torch's `contiguous` and a copy of as many bytes, interleaved
-behind a flush of the L2 cache. Each result is compared with torch's own. Milliseconds: the median.
+The functors are those of a copy, of x * 2 + 1, of a sum of two operands of which one lies as the
+result does, and of a batch norm by four vectors of the channels. Beside them run torch's
+`contiguous` and a copy of as many bytes, interleaved behind a flush of the L2 cache. Each result is
+compared with torch's own. Milliseconds: the median.
 """
 
 from __future__ import annotations
 
 import ctypes
+import inspect
 import sys
 import tempfile
 from collections.abc import Callable
@@ -36,7 +38,12 @@ WORK: dict[str, tuple[str, Callable[..., torch.Tensor]]] = {
     "copy": ("x", lambda x: x),
     "x * 2 + 1": ("x * T(2) + T(1)", lambda x: x * 2 + 1),
     "x + y": ("x + y", lambda x, y: x + y),
+    "batch norm": (
+        "(x - mean) * scale * weight + bias",
+        lambda x, mean, scale, weight, bias: (x - mean) * scale * weight + bias,
+    ),
 }
+VECTORS = ("mean", "scale", "weight", "bias")
 TYPES = {torch.float32: ("float", 4), torch.float16: ("op::half", 8)}
 SHAPES = (
     (32, 64, 56, 56),
@@ -93,7 +100,12 @@ class Case:
 
     def operands(self) -> tuple[torch.Tensor, ...]:
         x, result = self.tensor(not self.to_last), self.tensor(self.to_last)
-        return (x, self.tensor(self.to_last), result) if self.work == "x + y" else (x, result)
+        others = [self.tensor(self.to_last)] if self.work == "x + y" else []
+        if self.work == "batch norm":
+            others = [
+                torch.randn(self.shape[1], 1, 1, device="cuda").to(self.dtype) for _ in "mswb"
+            ]
+        return (x, *others, result)
 
 
 CASES = [
@@ -118,8 +130,11 @@ def _functors() -> list[tuple[str, torch.dtype, str]]:
 
 def _functor(work: str, dtype: torch.dtype, name: str) -> str:
     kind, width = TYPES[dtype]
-    reads = ("x", "y")[: 2 if work == "x + y" else 1]
-    operands = [f"op::Along<{const}T, 0, 1, 2, 3>" for const in (*["const "] * len(reads), "")]
+    reads = tuple(inspect.signature(WORK[work][1]).parameters)
+    operands = [
+        f"op::Along<const T, {'1, 2, 3' if each in VECTORS else '0, 1, 2, 3'}>" for each in reads
+    ]
+    operands.append("op::Along<T, 0, 1, 2, 3>")
     params = ", ".join([*(f"T {each}" for each in reads), "T& result"])
     return f"""struct {name}_element {{
   using T = {kind};
@@ -138,9 +153,9 @@ def launch(
     numbers = {torch.float32: 6, torch.float16: 5}
     views = (TensorView * len(operands))()
     for view, x in zip(views, operands, strict=True):
-        four = ctypes.c_int64 * 4
-        view.data, view.type, view.rank = x.data_ptr(), numbers[x.dtype], 4
-        view.sizes, view.strides = four(*x.shape), four(*x.stride())
+        sizes = ctypes.c_int64 * x.dim()
+        view.data, view.type, view.rank = x.data_ptr(), numbers[x.dtype], x.dim()
+        view.sizes, view.strides = sizes(*x.shape), sizes(*x.stride())
     function = getattr(library, f"{name}_launch")
     stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
 

@@ -255,7 +255,7 @@ def by_table(text: str) -> str:
         text = re.sub(each, r"\1given_pieces ? given_pieces : (\2);", text)
     made = [f"static long given_pieces = 0;\n{text}"]
     for name, operands in _FUNCTOR.findall(text):
-        kinds = re.findall(r"Along<(const)?", operands)
+        kinds = _of_parts(text, name, re.findall(r"Along<(const)?", operands))
         scratch = f" {name}_scratch(" in text
         types = [f"{kind} void*" for kind in kinds] + ["void*"] * scratch
         made.append(_launcher(name, types, scratch))
@@ -266,6 +266,16 @@ def by_table(text: str) -> str:
         scratch = f" {name}_scratch(" in text
         made.append(_launcher(name, types + ["void*"] * scratch, scratch))
     return "\n".join(made)
+
+
+def _of_parts(text: str, group: str, kinds: list[str]) -> list[str]:
+    """The operands of a group, of which some may be parts of one."""
+    body = text[text.find(f"int {group}_launch(") :].partition("\n}")[0]
+    if "TensorView parts[]" not in body:
+        return kinds
+    results = [kind for kind in kinds if not kind]
+    num = 1 + max(map(int, re.findall(r"operands\[(\d+)\]", body)))
+    return ["const"] * (num - len(results)) + results
 
 
 def _kind(text: str, group: str, operand: str) -> str:

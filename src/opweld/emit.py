@@ -302,7 +302,7 @@ def _call_text(
     for made in fused_groups_of(each.part for each in backwards):
         kernels.setdefault(made[3].name, ("op", [f'"{made[3].name}"']))
     kernels |= {each.span.operator.name: _span_call(each) for each in _each(spans)}
-    if any(map(replay, forwards_of(parts))):
+    if any(replay(part, bool(backwards)) for part in forwards_of(parts)):
         kernels["replay"] = replay_call(_kinds(original, parts), bool(backwards))
     return call_text(
         _slug(original), listed(libraries), {**held, **_records(original, parts)}, kernels

@@ -10,6 +10,7 @@ from tests.behaviour.emitted import load_file
 from tests.behaviour.replaying import Watch, by_python
 
 from opweld.driver import compile_file
+from opweld.emission import replay
 from opweld.options import Options
 
 SOURCE = """
@@ -96,7 +97,10 @@ BODIES = {
 
 
 @pytest.mark.parametrize("body", BODIES)
-def test_other_forwards(body: str, build_folder: Path, tmp_path: Path) -> None:
+def test_other_forwards(
+    body: str, build_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay, "_FEWEST", 3)
     first, text = BODIES[body]
     name = f"extra_{body.replace(' ', '_')}"
     path = tmp_path / f"{name}.py"

@@ -8,10 +8,11 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from tests.emulation.emulate import emulate
+from tests.emulation.emulate import EmulationFault, emulate
 from tests.kernels import executor, with_gaps
 from tests.plan_meaning import run_plan
 from tests.random_graphs import build, double, feeds_of
+from tests.unit.plan.plans import BATCH, Make, plan_of
 
 from opweld import render
 from opweld.device import pieces
@@ -58,6 +59,35 @@ def test_the_same_bits_as_kernels_of_their_own(seed: int) -> None:
             ours, theirs = (results(plan, kernels, text, gaps) for text in texts)
             for mine, old in zip(ours, theirs, strict=True):
                 np.testing.assert_array_equal(_bits(mine), _bits(old))
+
+
+def gated() -> tuple[Plan, tuple[Pointwise, ...]]:
+    """Halves of a tensor, an element of each of its rows, and what lies across them."""
+    m = Make()
+    y, x = m.x("y", BATCH, 40, 16), m.x("x", BATCH, 8, 40)
+    halves = m.mul(m.slice(y, 2, 0, 8), m.slice(y, 2, 8, 8))
+    both = m.add(m.mul(halves, m.slice(y, 2, 5, 1)), m.permute(x, 0, 2, 1))
+    plan = plan_of(both, target=SM_90A)
+    return plan, lower(plan)
+
+
+def test_parts_of_operands_are_read_where_they_lie() -> None:
+    plan, kernels = gated()
+    text, own = text_of(kernels, True), text_of(kernels, False)
+    assert "op::Part<float, 3>" in text and "op::pointwise_transposed<" in text
+    for gaps in (False, True):
+        (ours,), (theirs,) = (results(plan, kernels, each, gaps) for each in (text, own))
+        np.testing.assert_array_equal(_bits(ours), _bits(theirs))
+
+
+@pytest.mark.parametrize("shape", [(3, 40, 17), (3, 40, 15), (3, 640)])
+def test_a_part_of_another_tensor_fits_nowhere(shape: tuple[int, ...]) -> None:
+    (kernel,) = gated()[1]
+    run = executor(text_of([kernel], True), "cuda")
+    y, x = np.zeros((3, 40, 16), np.float32), np.zeros((3, 8, 40), np.float32)
+    run(kernel.contiguous, [y, x], {"s0": 3})
+    with pytest.raises(EmulationFault, match="-1"):
+        run(kernel.contiguous, [np.zeros(shape, np.float32), x], {"s0": 3})
 
 
 def _bits(array: np.ndarray) -> np.ndarray:

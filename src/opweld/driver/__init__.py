@@ -256,7 +256,7 @@ def _compile(trace: Trace, ready: Ready, options: Options, table: Table) -> Comp
 
 
 def _replays(parts: tuple[Part, ...], steps: bool) -> Replays:
-    if not any(map(replay, forwards_of(parts))):
+    if not any(replay(part, steps) for part in forwards_of(parts)):
         return Replays.NONE
     return Replays.STEPS if steps else Replays.FORWARDS
 

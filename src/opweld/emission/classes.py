@@ -141,14 +141,14 @@ def _forward_lines(
     ]
     lines = [f"def forward({contract.signature}):", "    _kernels = self._opweld"]
     modes = modes_of(parts)
-    behind = steps and any(map(replay, forwards_of(parts)))
+    behind = steps and any(replay(part, steps) for part in forwards_of(parts))
     early, late = (bound, []) if is_early(contract) and not behind else ([], bound)
     lines += _indented(early, 4)
     if len(modes) == 1 and _always(parts):
         lines += [f"    if not self.{_guard_name(parts)}({names}):", *_indented(fallback, 8)]
-        return [*lines, *_indented(_mode_body(parts, spans, methods, late), 4)]
+        return [*lines, *_indented(_mode_body(parts, spans, methods, late, steps), 4)]
     for mode in modes:
-        body = _indented(_mode_body(mode, spans, methods, late), 8)
+        body = _indented(_mode_body(mode, spans, methods, late, steps), 8)
         lines += [f"    if self.{_guard_name(mode)}({names}):", *body]
     return [*lines, *_indented(fallback, 4)]
 
@@ -166,20 +166,26 @@ def _always(mode: tuple[Part, ...]) -> bool:
 
 
 def _mode_body(
-    mode: tuple[Part, ...], spans: Spans, methods: Methods, bound: list[str]
+    mode: tuple[Part, ...], spans: Spans, methods: Methods, bound: list[str], steps: bool
 ) -> list[str]:
     """The statements of one mode, whose guard holds; they return but for an unknown autocast."""
     if _always(mode):
-        return _forward_body(mode[0], mode, spans, methods, bound)
+        return _forward_body(mode[0], mode, spans, methods, bound, steps)
     lines = ["_autocast = _kernels.autocast()"]
     for part in forwards_of(mode):
         test = autocast_test("_autocast", part.variant)
-        lines += [f"if {test}:", *_indented(_forward_body(part, mode, spans, methods, bound), 4)]
+        body = _forward_body(part, mode, spans, methods, bound, steps)
+        lines += [f"if {test}:", *_indented(body, 4)]
     return lines
 
 
 def _forward_body(
-    part: Part, parts: tuple[Part, ...], spans: Spans, methods: Methods, bound: list[str]
+    part: Part,
+    parts: tuple[Part, ...],
+    spans: Spans,
+    methods: Methods,
+    bound: list[str],
+    steps: bool,
 ) -> list[str]:
     contract = part.variant.contract
     operators = {each.name: each for *_, each in fused_groups_of((part,))}
@@ -190,7 +196,7 @@ def _forward_body(
     sizes, modules = size_lines(contract), contract.modules
     turns = {each.variant.loop: _turn(each, spans) for each in bodies_of(part, parts)}
     lines = forward(part.plan, operators, device, sizes, names, own, modules, methods, turns)
-    return [*replay(part), *bound, *lines]
+    return [*replay(part, steps), *bound, *lines]
 
 
 def _turn(part: Part, spans: Spans) -> Turn:

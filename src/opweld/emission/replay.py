@@ -10,18 +10,20 @@ from .facts import has_facts
 from .signature import handed_on
 from .support import Call, wrapped
 
-# Of one or two calls Python takes no more time than it does to have them replayed.
-_FEWEST = 3
+# Of fewer calls Python takes no more time than it does to have them replayed: of three, 12 to 40 us
+# less on an H200 machine (benchmarks/results/few-calls-nvidia-h200.log). A step has more of them.
+_FEWEST, _FEWEST_OF_STEPS = 5, 3
 # Of statements of a forward inside its guard, where they are indented furthest.
 _INDENT = 16
 
 
-def replay(part: Part) -> list[str]:
-    """What has C++ make the calls of the statements behind it, where it knows them; none where a
-    forward is not worth it, or no guard tells whether its model is as it was.
+def replay(part: Part, steps: bool) -> list[str]:
+    """What has C++ make the calls of the statements behind it, where it knows them, with `steps`
+    those of gradients, too; none where a forward is not worth it, or no guard tells whether its
+    model is as it was.
     """
     contract = part.variant.contract
-    if not _is_worth_it(part) or not has_facts(contract):
+    if not _is_worth_it(part, _FEWEST_OF_STEPS if steps else _FEWEST) or not has_facts(contract):
         return []
     tensors = ", ".join(fact.access for fact in contract.inputs if fact.type is not None)
     holds = f"_kernels.holds{part.variant.guard_suffix}"
@@ -48,9 +50,9 @@ def replay_call(kinds: Iterable[str], steps: bool) -> Call:
     return "_replaying", [*operators, *kinds, f'steps=_steps({functions}("opweld_add"))']
 
 
-def _is_worth_it(part: Part) -> bool:
+def _is_worth_it(part: Part, fewest: int) -> bool:
     """Whether its calls are several, and change nothing but their results and statistics."""
     changes = bool(part.plan.graph.updates) or part.variant.autocast is not None
     loops = any(group.kind is GroupKind.LOOP for group in part.plan.groups)
-    several = part.fuses and len(part.plan.groups) >= _FEWEST
+    several = part.fuses and len(part.plan.groups) >= fewest
     return (several or loops) and not changes

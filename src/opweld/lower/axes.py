@@ -4,42 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..ir.expr import Size, symbol, terms_of, with_gathers
+from ..ir.expr import Monomial, Size, symbol, terms_of, with_gathers
 from ..ir.graph import Node
 from ..ir.kernels.kernel import Buffer, Kernel, Load, Store
+from ..ir.kernels.operand import Cut, FunctorOperand
 from ..ir.kernels.reduction import Folding
 from ..ir.plan import Group
 from .names import stride_name
 
 
-def axes_of(group: Group, strided: Kernel) -> tuple[tuple[int, ...], ...] | None:
-    """For each operand the axes of the results that its own lie along, one apiece; None where some
-    operand is read in another way or in part, or something that is none.
+def operands_of(group: Group, strided: Kernel) -> tuple[FunctorOperand, ...] | None:
+    """What a pointwise kernel reads, buffer by buffer: all of it, or parts of known sizes. None
+    where some is read in another way, something that is none is, or a part of a list of tensors.
     """
-    operands = sum(not buffer.written for buffer in strided.buffers)
-    return _axes_of_loads(group, strided) if operands == len(strided.definitions) else None
+    loads = [each for each in strided.definitions if isinstance(each, Load) and not each.guard]
+    if len(loads) < len(strided.definitions):
+        return None
+    found: list[FunctorOperand] = []
+    for place, buffer in enumerate(strided.buffers):
+        own = [each for each in loads if each.buffer == buffer.name]
+        read = [_operand(group, place, buffer, each) for each in own]
+        operands = [each for each in read if each is not None]
+        if len(operands) < len(read) or not read and not buffer.written:
+            return None
+        if buffer.listed is not None and (len(read) > 1 or operands[0].cuts):
+            return None
+        found += operands
+    return tuple(found)
 
 
 def axes_of_epilogue(group: Group, strided: Kernel) -> tuple[tuple[int, ...], ...] | None:
-    """The same for the operands that are read beside an element of a product."""
-    operands = sum(not buffer.written for buffer in strided.buffers)
-    return _axes_of_loads(group, strided) if operands + 1 == len(strided.definitions) else None
-
-
-def _axes_of_loads(group: Group, strided: Kernel) -> tuple[tuple[int, ...], ...] | None:
+    """For each operand that is read beside an element of a product the axes of the results that its
+    own lie along, one apiece; None where some are read in another way or in part, or something that
+    is none.
+    """
     loads = {d.buffer: d for d in strided.definitions if isinstance(d, Load) and not d.guard}
-    found = []
-    for buffer in strided.buffers:
-        if buffer.written:
-            continue
-        if buffer.name not in loads:
-            return None
-        node, address = group.inputs[buffer.source], loads[buffer.name].address
-        along = _along(buffer, node, address, group.outputs[0].type.shape)
-        if along is None:
-            return None
-        found.append(along)
-    return tuple(found)
+    read = [(i, buffer) for i, buffer in enumerate(strided.buffers) if not buffer.written]
+    if len(read) + 1 != len(strided.definitions) or not {b.name for _, b in read} <= set(loads):
+        return None
+    operands = [_operand(group, i, buffer, loads[buffer.name]) for i, buffer in read]
+    found = [each.along for each in operands if each is not None and not each.cuts]
+    return tuple(found) if len(found) == len(read) else None
 
 
 def axes_of_rows(group: Group, strided: Folding) -> tuple[tuple[int, ...], ...] | None:
@@ -98,23 +103,35 @@ def _of_space(
     return found if moving == len(terms) else None
 
 
-def _along(
-    buffer: Buffer, node: Node, address: Size, shape: tuple[Size, ...]
-) -> tuple[int, ...] | None:
-    """The axis of the results, which have this shape, along which each axis of an operand lies, by
-    an element's address; one of size 1 lies along any.
+def _operand(group: Group, place: int, buffer: Buffer, load: Load) -> FunctorOperand | None:
+    """What a load reads of a buffer, by the address of an element; an axis of size 1 lies along any
+    of the results.
     """
-    found: list[int] = []
+    node, shape = group.inputs[buffer.source], group.outputs[0].type.shape
+    along: list[int] = []
+    cuts: list[Cut] = []
     taken: set[int] = set()
-    terms, rank = terms_of(address), len(shape)
+    terms, rank = dict(terms_of(load.address)), len(shape)
     for own, size in enumerate(node.type.shape):
         step = symbol(stride_name(buffer.name, own))
-        axes = [a for a in range(rank) if terms_of(symbol(f"i{a}") * step)[0] in terms]
-        if size != 1 and (len(axes) != 1 or axes[0] in taken):
-            return None
-        if size != 1 and size != shape[axes[0]] and own != buffer.listed:
+        places = [_monomial(symbol(f"i{axis}") * step) for axis in range(rank)]
+        axes = [axis for axis in range(rank) if size != 1 and terms.get(places[axis]) == 1]
+        begin = terms.pop(_monomial(step), 0) if size != 1 else 0
+        if len(axes) > 1 or taken & set(axes):
             return None
         taken.update(axes)
-        found.append(axes[0] if axes else max(rank - node.type.rank + own, 0))
-    moving = sum(1 for size in node.type.shape if size != 1)
-    return tuple(found) if moving == len(terms) else None
+        for axis in axes:
+            del terms[places[axis]]
+        along.append(axes[0] if axes else max(rank - node.type.rank + own, 0))
+        length = shape[axes[0]] if axes else 1
+        if begin == 0 and (size == length or own == buffer.listed):
+            continue
+        if not (isinstance(size, int) and isinstance(length, int) and begin + length <= size):
+            return None
+        cuts.append(Cut(own, begin, length, size))
+    return None if terms else FunctorOperand(load.name, place, tuple(along), tuple(cuts))
+
+
+def _monomial(term: Size) -> Monomial:
+    ((monomial, _),) = terms_of(term)
+    return monomial

@@ -52,7 +52,7 @@ from ..ir.kernels.product import Product
 from ..ir.ops import Kind, Op
 from ..ir.plan import Group, MakingElements, PointwiseSchedule
 from ..ir.types import DType
-from .axes import axes_of
+from .axes import operands_of
 from .names import Names, stride_name, wish_for
 from .rounding import rounded_products
 from .space import NO_VALUES, extents_of, merge_loops, with_access
@@ -79,7 +79,7 @@ def lower_group(
         _turning(with_access(merge_loops(body), values), group, values),
         strided,
         group.outputs[0].type.shape,
-        axes_of(group, strided),
+        operands_of(group, strided),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
@@ -49,17 +50,40 @@ def test_axes_may_be_permuted() -> None:
 
 def test_what_is_read_in_other_ways_has_kernels_of_its_own() -> None:
     m = Make()
-    x, square = m.x("x", BATCH, 3, 4), m.x("square", BATCH, BATCH)
+    x, wide = m.x("x", BATCH, 3, 4), m.x("wide", BATCH, 17)
     others = (
         m.neg(m.flip(x, 1)),
         m.cos(m.pad(x, (0, 1, 2), (0, 2, 1))),
         m.neg(m.cat(1, x, m.x("y", BATCH, 5, 4))),
-        m.add(square, m.permute(square, 1, 0)),
-        m.neg(m.slice(x, 2, 0, 3)),
-        m.neg(m.slice(x, 0, 0, 2)),
+        m.neg(m.slice(x, 0, 0, 2)),  # of how many is known at the call alone
+        m.neg(m.slice(x, 2, 0, 2, 2)),
+        functools.reduce(m.add, [m.slice(wide, 1, i, 1) for i in range(17)]),
     )
     assert [is_functor(fused_of(each)) for each in others] == [False] * len(others)
     assert is_functor(fused_of(m.neg(x)))
+
+
+def test_parts_of_a_tensor_are_operands_of_their_own() -> None:
+    m = Make()
+    x = m.x("x", BATCH, 5, 8, dtype=DType.F16)
+    picked = m.reshape(m.slice(x, 1, 3, 1), BATCH, 8)
+    text = functor_text(fused_of(m.mul(m.slice(picked, 1, 0, 4), m.slice(picked, 1, 4, 4))))
+    assert "void of(op::half x_1, op::half x_2, op::half& result)" in text
+    assert "op::to_compute(x_1) * op::to_compute(x_2)" in text
+    assert "const op::Part<op::half, 3> x_1(operands[0], {{1, 3, 1, 5}, {2, 0, 4, 8}});" in text
+    assert "const op::Part<op::half, 3> x_2(operands[0], {{1, 3, 1, 5}, {2, 4, 4, 8}});" in text
+    assert "parts[] = {x_1, x_2, operands[1]};" in text
+    assert operands(m.neg(m.slice(m.x("y", 3, 9), 1, 2, 7)))[0] == "const float, 0, 1"
+
+
+def test_a_tensor_beside_its_transpose_is_given_twice() -> None:
+    m = Make()
+    square = m.x("square", BATCH, BATCH)
+    sum_of_both = m.add(square, m.permute(square, 1, 0))
+    assert operands(sum_of_both)[:2] == ["const float, 0, 1", "const float, 1, 0"]
+    text = functor_text(fused_of(sum_of_both))
+    assert "parts[] = {operands[0], operands[0], operands[1]};" in text
+    assert "op::pointwise_transposed<" in text and "op::Part" not in text
 
 
 def test_only_what_is_used_is_a_statement() -> None:

@@ -13,6 +13,31 @@ struct TensorView {
 
 namespace op {
 
+// @Cut deps:
+// Of one axis of a tensor, which is `whole` long: `size` places from `begin` on.
+struct Cut {
+    int axis;
+    int64_t begin, size, whole;
+};
+
+// @Part deps: TensorView, Cut
+// A part of a tensor of that type and rank, as a tensor: one of other sizes fits nowhere.
+template <typename T, int kRank>
+struct Part : TensorView {
+    int64_t left[kRank];
+    Part(const TensorView& x, std::initializer_list<Cut> cuts) : TensorView(x) {
+        if (x.rank != kRank) return;
+        std::copy(x.sizes, x.sizes + kRank, left);
+        for (const Cut& cut : cuts) {
+            if (left[cut.axis] != cut.whole) rank = -1;
+            left[cut.axis] = cut.size;
+            data = static_cast<T*>(data) + cut.begin * x.strides[cut.axis];
+        }
+        sizes = left;
+    }
+    Part(const Part&) = delete;  // which would have the sizes of another
+};
+
 // @type_of deps:
 // The number of a torch.dtype.
 template <typename T>

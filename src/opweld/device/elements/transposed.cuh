@@ -198,10 +198,17 @@ struct TileOperand {
               all.packed[i]},
           shared{reinterpret_cast<T*>(memory + all.begins[i]), {all.pitches[i], 1}, false},
           through(all.through[i]) {}
-    template <typename Places>
-    __device__ __forceinline__ auto load(const Places& places) const {
-        if (kIsResult) return decltype(get(own, places)){};
-        return through ? get(shared, places) : get(own, places);
+    // So many packets, of the places from `at` on.
+    template <int num, typename PlacesFrom>
+    __device__ __forceinline__ auto load(PlacesFrom places, int at, int step) const {
+        Pack<decltype(get(own, places(at))), num> found{};
+        if constexpr (!kIsResult) {
+#pragma unroll
+            for (int k = 0; k < num; ++k, at += step) {
+                found.value[k] = through ? get(shared, places(at)) : get(own, places(at));
+            }
+        }
+        return found;
     }
     template <typename Places, typename Values>
     __device__ __forceinline__ void store(const Places& places, const Values& values) const {
@@ -209,6 +216,16 @@ struct TileOperand {
         else if (kIsResult) put(own, places, values);
     }
 };
+// What F makes of a packet of each operand, for the elements that are there.
+template <typename F, int n, typename... Values>
+OPWELD_FN void compute_packet(const TilePlaces<n, 0>& places, Values&... values) {
+    bool there[n] = {};
+    places.each(TilePart<char, int>{}, [&](int i, char*) { there[i] = true; });
+#pragma unroll
+    for (int i = 0; i < n; ++i) {
+        if (there[i]) F::of(values.value[i]...);
+    }
+}
 template <typename F, int n, typename Layout, typename... X>
 OPWELD_FN void compute_tile(const Layout& all, const int (&left)[2], const TileOperand<X>&... x) {
     const auto read = [&](const auto& x) {
@@ -220,18 +237,18 @@ OPWELD_FN void compute_tile(const Layout& all, const int (&left)[2], const TileO
     const int num = all.tile[0].by * all.tile[1].by;
     (read(x), ...);
     __syncthreads();
+    constexpr int kBatch = 1, kStep = F::kThreads * n;
+    const auto places = [&](int at) { return TilePlaces<n, 0>(all, left, at); };
 #pragma unroll 1
-    for (int first = threadIdx.x * n; first < num; first += F::kThreads * n) {
-        const TilePlaces<n, 0> places(all, left, first);
-        bool there[n] = {};
-        places.each(TilePart<char, int>{}, [&](int i, char*) { there[i] = true; });
-        [&](auto... values) {
+    for (int first = threadIdx.x * n; first < num; first += kBatch * kStep) {
+        [&](auto... loaded) {
 #pragma unroll
-            for (int i = 0; i < n; ++i) {
-                if (there[i]) F::of(values.value[i]...);
+            for (int k = 0; k < kBatch; ++k) {
+                const auto at = places(first + k * kStep);
+                compute_packet<F>(at, loaded.value[k]...);
+                (x.store(at, loaded.value[k]), ...);
             }
-            (x.store(places, values), ...);
-        }(x.load(places)...);
+        }(x.template load<kBatch>(places, first, kStep)...);
     }
     __syncthreads();
     (write(x), ...);

@@ -33,6 +33,7 @@ from typing import Any
 from ..expr import Size, gathers_of
 from ..ops import Op
 from ..types import DType
+from .operand import FunctorOperand
 from .product import FormRow, Matrix, Mode
 
 
@@ -284,15 +285,15 @@ class Kernel:
 class Pointwise:
     """The kernels of one group: `contiguous` for row-major operands, `strided` for any strides.
 
-    `shape` is the iteration space (and the shape of every output). `axes` has for each operand
-    those of `shape` that its own lie along; None where that does not say which elements are read.
+    `shape` is the iteration space (and the shape of every output). `operands` are what is read in
+    the order of buffers; None where their axes do not say which elements are read.
     """
 
     group: str
     contiguous: Kernel
     strided: Kernel
     shape: tuple[Size, ...]
-    axes: tuple[tuple[int, ...], ...] | None = None
+    operands: tuple[FunctorOperand, ...] | None = None
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:

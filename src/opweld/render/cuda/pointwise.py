@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
 from ...ir.kernels.kernel import Arg, Buffer, Element, Kernel, Let, Load, Name, Pointwise
+from ...ir.kernels.operand import FunctorOperand
 from ...ir.syntax import bare, is_reserved, without_calls
 from ..c import STORAGE, argument, compute_type, load_text, spelled, store_text
 from ..element import pieces_called, short_title
@@ -21,17 +22,17 @@ from ..layout import comment, folded, head
 # "gelu.py:13  inner = ..." assigns to a name.
 _ASSIGNED = re.compile(r"\S+\s+(?:self\.)?([A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*)\s*=[^=]")
 _MAX_RANK = 8
+# Of more parts a thread would hold as many values at once.
+_MAX_PARTS = 16
 NOTHING: Mapping[str, str] = MappingProxyType({})
-Axes = tuple[tuple[int, ...], ...]
-"""For each operand the axes that its own lie along."""
 
 
 def is_functor(fused: Pointwise) -> bool:
-    """Whether the skeleton runs a group: each operand is read once, along axes of the results, and
-    nothing but operands is."""
+    """Whether the skeleton runs a group: operands, or parts of them, are read along axes of the
+    results, and nothing but operands is."""
     kernel = fused.contiguous
-    plain = fused.axes is not None and not kernel.turned and kernel.vectors == 1
-    return plain and len(fused.shape) <= _MAX_RANK
+    plain = fused.operands is not None and not kernel.turned and kernel.vectors == 1
+    return plain and len(fused.shape) <= _MAX_RANK and len(_in_parts(fused)) <= _MAX_PARTS
 
 
 def functor_pieces(fused: Pointwise) -> set[str]:
@@ -45,43 +46,82 @@ def functor_pieces(fused: Pointwise) -> set[str]:
 
 def functor_text(fused: Pointwise) -> str:
     """The functor of a group, and the C function that runs it."""
-    assert fused.axes is not None, "the skeleton runs it"
     kernel, name = fused.contiguous, f"{fused.group}_element"
-    axes = [*fused.axes, *(tuple(range(len(fused.shape))) for _ in kernel.stores)]
-    operands = [operand(b, along) for b, along in zip(kernel.buffers, axes, strict=True)]
-    params = [parameter(buffer) for buffer in kernel.buffers]
+    results = [buffer for buffer in kernel.buffers if buffer.written]
+    every = [(_given(fused, each), each.along) for each in _operands(fused)]
+    every += [(buffer, tuple(range(len(fused.shape)))) for buffer in results]
+    operands = [operand(*each) for each in every]
     skeleton = _skeleton(name, fused)
     constants = f"kRank = {len(fused.shape)}, kWidth = {kernel.lanes}, kThreads = {kernel.threads}"
+    parts = _parts(fused)
+    given = "parts" if parts else "operands"
     lines = [
         short_title(kernel, fused.buffers),
         f"struct {name} {{",
         folded(f"  using Operands = op::Types<{', '.join(operands)}>;"),
         f"  static constexpr int {constants};",
-        head("  OPWELD_FN void of", params, " {"),
-        *statements(kernel),
+        head("  OPWELD_FN void of", [parameter(buffer) for buffer, _ in every], " {"),
+        *statements(kernel, parts=_in_parts(fused)),
         "  }",
         "};",
         f'extern "C" int {fused.group}_launch(const TensorView* operands, void* stream) {{',
-        folded(f"  return op::{skeleton}(operands, stream, {name}::Operands());"),
+        *parts,
+        folded(f"  return op::{skeleton}({given}, stream, {name}::Operands());"),
         "}",
     ]
     return "\n".join(lines) + "\n"
 
 
-def list_in(buffers: tuple[Buffer, ...], axes: Axes) -> tuple[int, int] | None:
+def _operands(fused: Pointwise) -> tuple[FunctorOperand, ...]:
+    assert fused.operands is not None, "the skeleton runs it"
+    return fused.operands
+
+
+def _in_parts(fused: Pointwise) -> frozenset[str]:
+    """The loads of buffers that are read in parts, or more than once."""
+    times = Counter(each.buffer for each in _operands(fused))
+    return frozenset(e.load for e in _operands(fused) if e.cuts or times[e.buffer] > 1)
+
+
+def _given(fused: Pointwise, operand: FunctorOperand) -> Buffer:
+    """The buffer of an operand; of a part, or of one that is read again, by the load's name."""
+    buffer = fused.contiguous.buffers[operand.buffer]
+    return replace(buffer, name=operand.load) if operand.load in _in_parts(fused) else buffer
+
+
+def _parts(fused: Pointwise) -> list[str]:
+    """Statements that make operands of parts, where there are some."""
+    if not _in_parts(fused):
+        return []
+    lines, each = [], []
+    for operand in _operands(fused):
+        buffer, given = fused.contiguous.buffers[operand.buffer], f"operands[{operand.buffer}]"
+        each.append(operand.load if operand.cuts else given)
+        if operand.cuts:
+            cuts = ", ".join(
+                f"{{{cut.axis}, {cut.begin}, {cut.size}, {cut.whole}}}" for cut in operand.cuts
+            )
+            kind = f"op::Part<{STORAGE[buffer.dtype]}, {len(buffer.shape)}>"
+            lines.append(folded(f"  const {kind} {operand.load}({given}, {{{cuts}}});"))
+    every = enumerate(fused.contiguous.buffers)
+    each += [f"operands[{place}]" for place, buffer in every if buffer.written]
+    return [*lines, folded(f"  const TensorView parts[] = {{{', '.join(each)}}};")]
+
+
+def list_in(operands: Iterable[tuple[Buffer, tuple[int, ...]]]) -> tuple[int, int] | None:
     """The place of the operand that is a list of tensors, and the axis along which it is joined."""
-    for place, buffer in enumerate(buffers):
+    for place, (buffer, along) in enumerate(operands):
         if buffer.listed is not None:
-            return place, axes[place][buffer.listed]
+            return place, along[buffer.listed]
     return None
 
 
 def _skeleton(name: str, fused: Pointwise) -> str:
-    assert fused.axes is not None, "the skeleton runs it"
-    listed = list_in(fused.contiguous.buffers, fused.axes)
+    read = [(_given(fused, each), each.along) for each in _operands(fused)]
+    listed = list_in(read)
     if listed is not None:
         return f"pointwise_of_list<{name}, {listed[0]}, {listed[1]}>"
-    transposed = any(_is_transposed(*each) for each in zip(fused.buffers, fused.axes, strict=False))
+    transposed = any(_is_transposed(*each) for each in read)
     return f"pointwise{'_transposed' if transposed else ''}<{name}>"
 
 
@@ -102,13 +142,17 @@ def parameter(buffer: Buffer) -> str:
     return f"{STORAGE[buffer.dtype]}{'&' if buffer.written else ''} {buffer.name}"
 
 
-def statements(kernel: Kernel, given: Mapping[str, str] = NOTHING) -> list[str]:
+def statements(
+    kernel: Kernel, given: Mapping[str, str] = NOTHING, parts: frozenset[str] = frozenset()
+) -> list[str]:
     """The computation of one element: a statement for what the user named or used twice. `given`
-    are the names of parameters that are no operands, by those of their definitions.
+    are the names of parameters that are no operands, by those of their definitions; `parts` are the
+    loads that have a parameter of their own name.
     """
     loads = [d for d in kernel.definitions if isinstance(d, Load)]
-    texts = {load.name: load_text(load.dtype, load.buffer) for load in loads} | dict(given)
-    lines = lets(kernel, texts, set(given.values()))
+    named = {load: load.name if load.name in parts else load.buffer for load in loads}
+    texts = {load.name: load_text(load.dtype, name) for load, name in named.items()} | dict(given)
+    lines = lets(kernel, texts, {*given.values(), *parts})
     return lines + _results(kernel, texts, lines)
 
 

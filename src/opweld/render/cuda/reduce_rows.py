@@ -66,7 +66,7 @@ def is_row_functor(reduction: Reduction) -> bool:
 def _is_listed_by_rows(reduction: Reduction) -> bool:
     """Whether each row is of one tensor, where an operand is a list of tensors."""
     assert reduction.axes is not None, "axes are known"
-    listed = list_in(reduction.buffers, reduction.axes)
+    listed = list_in(zip(reduction.buffers, reduction.axes, strict=True))
     rows = {int(loop.var[1:]) for loop in reduction.strided.kept}
     return listed is None or (listed[1] in rows and not reduction.cut)
 
@@ -159,7 +159,7 @@ def _parent(reduction: Reduction) -> str:
 
 def _skeleton(reduction: Reduction, name: str) -> str:
     assert reduction.axes is not None, "the skeleton runs it"
-    listed = list_in(reduction.buffers, reduction.axes)
+    listed = list_in(zip(reduction.buffers, reduction.axes, strict=True))
     return f"reduce_list<{name}, {listed[0]}, {listed[1]}>" if listed else f"reduce<{name}>"
 
 
