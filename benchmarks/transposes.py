@@ -172,7 +172,8 @@ def measured(case: Case, library: ctypes.CDLL, budget_s: float) -> dict[str, Any
     *given, result = case.operands()
     ours = launch(library, case.slug, (*given, result))
     ours()
-    torch.testing.assert_close(result, WORK[case.work][1](*given), rtol=1e-3, atol=1e-3)
+    near = 1e-3 if case.dtype is torch.float32 else 1e-2  # roundings of several operations
+    torch.testing.assert_close(result, WORK[case.work][1](*given), rtol=near, atol=near)
 
     def again() -> torch.Tensor:
         ours()

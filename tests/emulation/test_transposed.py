@@ -52,6 +52,14 @@ FUNCTORS = {
         "y = x0 * x2 + x3; z = x1 - x0;",
         "(x0 * x2[:, None] + x3, x1 - x0)",
     ),
+    "vectors": Functor(
+        (DType.F32,) * 5,
+        1,
+        ((0, 1, 2), (1,), (2,), (0,), (0, 1, 2)),
+        4,
+        "y = (x0 - x1) * x2 + x3;",
+        "(x0 - x1[:, None]) * x2 + x3[:, None, None]",
+    ),
     "quotient": Functor(
         (DType.I32, DType.I32, DType.I32), 1, ((0, 1, 2),) * 3, 4, "y = x0 / x1;", "x0 // x1"
     ),
@@ -191,7 +199,7 @@ OTHER_CALLS = [
 ]
 
 
-@pytest.mark.parametrize("name", ["bytes", "halves", "floats", "doubles", "several"])
+@pytest.mark.parametrize("name", ["bytes", "halves", "floats", "doubles", "several", "vectors"])
 def test_any_tile_has_its_end(name: str) -> None:
     for call in ROUND_TILES:
         run(name, call)
@@ -224,6 +232,7 @@ WITHOUT = {
         "left[a] = all.tile[a].by",
     ),
     "alignment": ("address % std::min(16, kWidth * item_bytes) == 0 && ", ""),
+    "what the next place along a row reads": ("places.at[0] != before", "before < 0"),
     "the strides of outer axes": ("packed &= strides[a][i] % kWidth == 0", "packed &= true"),
 }
 
@@ -238,6 +247,7 @@ def test_nothing_is_left_out(what: str) -> None:
         for call in (*OTHER_CALLS, Call((2, 65, 70)), Call((3, 21, 33))):
             run("several", call, text, orders=True)
             run("floats", call, text, orders=True)
+            run("vectors", call, text, orders=True)
 
 
 def test_tiles_are_taken_where_axes_differ() -> None:

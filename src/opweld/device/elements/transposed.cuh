@@ -31,7 +31,14 @@ struct TileLayout : ElementLayout<F::kRank, kCount> {
         num = second > 0 && sizes[0].by * sizes[second].by >= F::kThreads;
         if (num == 0) return;
         std::swap(sizes[1], sizes[second]), std::swap(strides[1], strides[second]);
-        if (contiguous(1, 0) > contiguous(0, 1)) {
+        // Operands that are the same along the other axis, where a thread stays at its place.
+        const auto kept = [&](int a) {
+            int num = 0;
+            for (int i = 0; i < kCount; ++i) num += strides[1 - a][i] == 0 && strides[a][i] != 0;
+            return sizes[a].by % 64 == 0 || 64 % sizes[a].by == 0 ? num : 0;
+        };
+        const int more = contiguous(1, 0) - contiguous(0, 1);
+        if (more > 0 || (more == 0 && kept(1) > kept(0))) {
             std::swap(sizes[0], sizes[1]), std::swap(strides[0], strides[1]);
         }
         cut();
@@ -198,17 +205,12 @@ struct TileOperand {
               all.packed[i]},
           shared{reinterpret_cast<T*>(memory + all.begins[i]), {all.pitches[i], 1}, false},
           through(all.through[i]) {}
-    // So many packets, of the places from `at` on.
-    template <int num, typename PlacesFrom>
-    __device__ __forceinline__ auto load(PlacesFrom places, int at, int step) const {
-        Pack<decltype(get(own, places(at))), num> found{};
-        if constexpr (!kIsResult) {
-#pragma unroll
-            for (int k = 0; k < num; ++k, at += step) {
-                found.value[k] = through ? get(shared, places(at)) : get(own, places(at));
-            }
-        }
-        return found;
+    // What is the same in all rows is only read where a thread has `moved` along its own axis.
+    template <int n>
+    __device__ __forceinline__ void load(const TilePlaces<n, 0>& places, bool moved,
+                                         Pack<T, n>& values) const {
+        if (kIsResult || (own.steps[1] == 0 && !moved)) return;
+        values = through ? get(shared, places) : get(own, places);
     }
     template <typename Places, typename Values>
     __device__ __forceinline__ void store(const Places& places, const Values& values) const {
@@ -216,16 +218,6 @@ struct TileOperand {
         else if (kIsResult) put(own, places, values);
     }
 };
-// What F makes of a packet of each operand, for the elements that are there.
-template <typename F, int n, typename... Values>
-OPWELD_FN void compute_packet(const TilePlaces<n, 0>& places, Values&... values) {
-    bool there[n] = {};
-    places.each(TilePart<char, int>{}, [&](int i, char*) { there[i] = true; });
-#pragma unroll
-    for (int i = 0; i < n; ++i) {
-        if (there[i]) F::of(values.value[i]...);
-    }
-}
 template <typename F, int n, typename Layout, typename... X>
 OPWELD_FN void compute_tile(const Layout& all, const int (&left)[2], const TileOperand<X>&... x) {
     const auto read = [&](const auto& x) {
@@ -237,19 +229,22 @@ OPWELD_FN void compute_tile(const Layout& all, const int (&left)[2], const TileO
     const int num = all.tile[0].by * all.tile[1].by;
     (read(x), ...);
     __syncthreads();
-    constexpr int kBatch = 1, kStep = F::kThreads * n;
-    const auto places = [&](int at) { return TilePlaces<n, 0>(all, left, at); };
+    [&](auto... values) {
+        int before = -1;
 #pragma unroll 1
-    for (int first = threadIdx.x * n; first < num; first += kBatch * kStep) {
-        [&](auto... loaded) {
+        for (int first = threadIdx.x * n; first < num; first += F::kThreads * n) {
+            const TilePlaces<n, 0> places(all, left, first);
+            (x.load(places, places.at[0] != before, values), ...);
+            before = places.at[0];
+            bool there[n] = {};
+            places.each(TilePart<char, int>{}, [&](int i, char*) { there[i] = true; });
 #pragma unroll
-            for (int k = 0; k < kBatch; ++k) {
-                const auto at = places(first + k * kStep);
-                compute_packet<F>(at, loaded.value[k]...);
-                (x.store(at, loaded.value[k]), ...);
+            for (int i = 0; i < n; ++i) {
+                if (there[i]) F::of(values.value[i]...);
             }
-        }(x.template load<kBatch>(places, first, kStep)...);
-    }
+            (x.store(places, values), ...);
+        }
+    }(Pack<typename TileOperand<X>::T, n>{}...);
     __syncthreads();
     (write(x), ...);
 }
