@@ -85,8 +85,14 @@ CELL = """
             outs.append(h)
         return torch.stack(outs, 1)
 """
+GATE = """
+    def forward(self, x):
+        a, b = x.chunk(2, 1)
+        return a * torch.sigmoid(b)
+"""
 # The forward behind each excerpt's title, the shape of its input, and what it was made for.
 OF = {
+    "gate": (GATE, "16, 32", "sm_90a"),
     "small calls": (BLOCKS, "16, 64", "sm_90a"),
     "Linear, BatchNorm1d, GELU": (NORM, "16, 32", "cpu"),
     "a running mean": (RUNNING, "16, 32", "cpu"),
