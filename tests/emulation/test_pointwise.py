@@ -67,6 +67,7 @@ def gated() -> tuple[Plan, tuple[Pointwise, ...]]:
     y, x = m.x("y", BATCH, 40, 16), m.x("x", BATCH, 8, 40)
     halves = m.mul(m.slice(y, 2, 0, 8), m.slice(y, 2, 8, 8))
     both = m.add(m.mul(halves, m.slice(y, 2, 5, 1)), m.permute(x, 0, 2, 1))
+    both = m.mul(m.slice(both, 0, 0, BATCH - 1), m.slice(m.x("z", BATCH, 40, 8), 0, 1, BATCH - 1))
     plan = plan_of(both, target=SM_90A)
     return plan, lower(plan)
 
@@ -80,14 +81,15 @@ def test_parts_of_operands_are_read_where_they_lie() -> None:
         np.testing.assert_array_equal(_bits(ours), _bits(theirs))
 
 
-@pytest.mark.parametrize("shape", [(3, 40, 17), (3, 40, 15), (3, 640)])
-def test_a_part_of_another_tensor_fits_nowhere(shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("shape", [(3, 40, 15), (1, 40, 16), (3, 640)])
+def test_a_part_that_is_not_there_fits_nowhere(shape: tuple[int, ...]) -> None:
     (kernel,) = gated()[1]
     run = executor(text_of([kernel], True), "cuda")
-    y, x = np.zeros((3, 40, 16), np.float32), np.zeros((3, 8, 40), np.float32)
-    run(kernel.contiguous, [y, x], {"s0": 3})
-    with pytest.raises(EmulationFault, match="-1"):
-        run(kernel.contiguous, [np.zeros(shape, np.float32), x], {"s0": 3})
+    sizes = ((3, 40, 16), (3, 8, 40), (3, 40, 8))
+    y, *others = (np.zeros(each, np.float32) for each in sizes)
+    run(kernel.contiguous, [y, *others], {"s0": 3})
+    with pytest.raises(EmulationFault, match="-[12]"):
+        run(kernel.contiguous, [np.zeros(shape, np.float32), *others], {"s0": 3})
 
 
 def _bits(array: np.ndarray) -> np.ndarray:

@@ -14,8 +14,9 @@ from .names import stride_name
 
 
 def operands_of(group: Group, strided: Kernel) -> tuple[FunctorOperand, ...] | None:
-    """What a pointwise kernel reads, buffer by buffer: all of it, or parts of known sizes. None
-    where some is read in another way, something that is none is, or a part of a list of tensors.
+    """What a pointwise kernel reads, buffer by buffer: all of it, or parts that begin at known
+    places. None where some is read in another way, something that is none is, or a part of a list
+    of tensors.
     """
     loads = [each for each in strided.definitions if isinstance(each, Load) and not each.guard]
     if len(loads) < len(strided.definitions):
@@ -126,9 +127,7 @@ def _operand(group: Group, place: int, buffer: Buffer, load: Load) -> FunctorOpe
         length = shape[axes[0]] if axes else 1
         if begin == 0 and (size == length or own == buffer.listed):
             continue
-        if not (isinstance(size, int) and isinstance(length, int) and begin + length <= size):
-            return None
-        cuts.append(Cut(own, begin, length, size))
+        cuts.append(Cut(own, begin, length))
     return None if terms else FunctorOperand(load.name, place, tuple(along), tuple(cuts))
 
 

@@ -9,8 +9,8 @@ struct k1_sigmoid_mul_element {
   }
 };
 extern "C" int k1_sigmoid_mul_launch(const TensorView* operands, void* stream) {
-  const op::Part<float, 2> x_1(operands[0], {{1, 0, 16, 32}});
-  const op::Part<float, 2> x_2(operands[0], {{1, 16, 16, 32}});
+  const op::Part<float, 2> x_1(operands[0], {{1, 0, 16}});
+  const op::Part<float, 2> x_2(operands[0], {{1, 16, 16}});
   const TensorView parts[] = {x_1, x_2, operands[1]};
   return op::pointwise<k1_sigmoid_mul_element>(parts, stream, k1_sigmoid_mul_element::Operands());
 }

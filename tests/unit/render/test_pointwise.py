@@ -55,7 +55,7 @@ def test_what_is_read_in_other_ways_has_kernels_of_its_own() -> None:
         m.neg(m.flip(x, 1)),
         m.cos(m.pad(x, (0, 1, 2), (0, 2, 1))),
         m.neg(m.cat(1, x, m.x("y", BATCH, 5, 4))),
-        m.neg(m.slice(x, 0, 0, 2)),  # of how many is known at the call alone
+        m.neg(m.slice(x, 0, BATCH - 2, 2)),  # from where is known at the call alone
         m.neg(m.slice(x, 2, 0, 2, 2)),
         functools.reduce(m.add, [m.slice(wide, 1, i, 1) for i in range(17)]),
     )
@@ -70,10 +70,18 @@ def test_parts_of_a_tensor_are_operands_of_their_own() -> None:
     text = functor_text(fused_of(m.mul(m.slice(picked, 1, 0, 4), m.slice(picked, 1, 4, 4))))
     assert "void of(op::half x_1, op::half x_2, op::half& result)" in text
     assert "op::to_compute(x_1) * op::to_compute(x_2)" in text
-    assert "const op::Part<op::half, 3> x_1(operands[0], {{1, 3, 1, 5}, {2, 0, 4, 8}});" in text
-    assert "const op::Part<op::half, 3> x_2(operands[0], {{1, 3, 1, 5}, {2, 4, 4, 8}});" in text
+    assert "const op::Part<op::half, 3> x_1(operands[0], {{1, 3, 1}, {2, 0, 4}});" in text
+    assert "const op::Part<op::half, 3> x_2(operands[0], {{1, 3, 1}, {2, 4, 4}});" in text
     assert "parts[] = {x_1, x_2, operands[1]};" in text
     assert operands(m.neg(m.slice(m.x("y", 3, 9), 1, 2, 7)))[0] == "const float, 0, 1"
+
+
+def test_a_part_may_be_as_long_as_the_results_are() -> None:
+    m = Make()
+    x = m.x("x", 4, BATCH)
+    text = functor_text(fused_of(m.mul(m.slice(x, 1, 1, BATCH - 1), m.slice(x, 1, 0, BATCH - 1))))
+    assert "const op::Part<float, 2> x_1(operands[0], {{1, 1, operands[1].sizes[1]}});" in text
+    assert "const op::Part<float, 2> x_2(operands[0], {{1, 0, operands[1].sizes[1]}});" in text
 
 
 def test_a_tensor_beside_its_transpose_is_given_twice() -> None:

@@ -14,14 +14,14 @@ struct TensorView {
 namespace op {
 
 // @Cut deps:
-// Of one axis of a tensor, which is `whole` long: `size` places from `begin` on.
+// Of one axis of a tensor `size` places from `begin` on.
 struct Cut {
     int axis;
-    int64_t begin, size, whole;
+    int64_t begin, size;
 };
 
 // @Part deps: TensorView, Cut
-// A part of a tensor of that type and rank, as a tensor: one of other sizes fits nowhere.
+// A part of a tensor of that type and rank, as a tensor; what is not in the tensor fits nowhere.
 template <typename T, int kRank>
 struct Part : TensorView {
     int64_t left[kRank];
@@ -29,7 +29,7 @@ struct Part : TensorView {
         if (x.rank != kRank) return;
         std::copy(x.sizes, x.sizes + kRank, left);
         for (const Cut& cut : cuts) {
-            if (left[cut.axis] != cut.whole) rank = -1;
+            if (left[cut.axis] < cut.begin + cut.size) rank = -1;
             left[cut.axis] = cut.size;
             data = static_cast<T*>(data) + cut.begin * x.strides[cut.axis];
         }

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..expr import Size
+
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Of one axis of a tensor, which is `whole` long: `size` places from `begin` on."""
+    """Of one axis of a tensor `size` places from `begin` on: one, or as many as the results have
+    along theirs.
+    """
 
     axis: int
     begin: int
-    size: int
-    whole: int
+    size: Size
 
 
 @dataclass(frozen=True, slots=True)

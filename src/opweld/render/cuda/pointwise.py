@@ -13,7 +13,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from ...ir.kernels.kernel import Arg, Buffer, Element, Kernel, Let, Load, Name, Pointwise
-from ...ir.kernels.operand import FunctorOperand
+from ...ir.kernels.operand import Cut, FunctorOperand
 from ...ir.syntax import bare, is_reserved, without_calls
 from ..c import STORAGE, argument, compute_type, load_text, spelled, store_text
 from ..element import pieces_called, short_title
@@ -93,19 +93,25 @@ def _parts(fused: Pointwise) -> list[str]:
     """Statements that make operands of parts, where there are some."""
     if not _in_parts(fused):
         return []
+    buffers = fused.contiguous.buffers
+    results = [f"operands[{place}]" for place, buffer in enumerate(buffers) if buffer.written]
     lines, each = [], []
     for operand in _operands(fused):
-        buffer, given = fused.contiguous.buffers[operand.buffer], f"operands[{operand.buffer}]"
+        given = f"operands[{operand.buffer}]"
         each.append(operand.load if operand.cuts else given)
         if operand.cuts:
-            cuts = ", ".join(
-                f"{{{cut.axis}, {cut.begin}, {cut.size}, {cut.whole}}}" for cut in operand.cuts
-            )
+            cuts = ", ".join(_cut(cut, operand, results[0]) for cut in operand.cuts)
+            buffer = buffers[operand.buffer]
             kind = f"op::Part<{STORAGE[buffer.dtype]}, {len(buffer.shape)}>"
             lines.append(folded(f"  const {kind} {operand.load}({given}, {{{cuts}}});"))
-    every = enumerate(fused.contiguous.buffers)
-    each += [f"operands[{place}]" for place, buffer in every if buffer.written]
-    return [*lines, folded(f"  const TensorView parts[] = {{{', '.join(each)}}};")]
+    return [*lines, folded(f"  const TensorView parts[] = {{{', '.join([*each, *results])}}};")]
+
+
+def _cut(cut: Cut, operand: FunctorOperand, result: str) -> str:
+    """A size that is not known before the call is that of the results."""
+    known = isinstance(cut.size, int)
+    size = cut.size if known else f"{result}.sizes[{operand.along[cut.axis]}]"
+    return f"{{{cut.axis}, {cut.begin}, {size}}}"
 
 
 def list_in(operands: Iterable[tuple[Buffer, tuple[int, ...]]]) -> tuple[int, int] | None:
