@@ -10,8 +10,8 @@ from .facts import has_facts
 from .signature import handed_on
 from .support import Call, wrapped
 
-# Of fewer calls Python takes no more time than it does to have them replayed: of three or four in six
-# models 13 us less in the mean, from 2 more to 39 less, on an H200 machine
+# Of fewer calls Python takes no more time than it does to have them replayed: of three or four in
+# six models 13 us less in the mean, from 2 more to 39 less, on an H200 machine
 # (benchmarks/results/few-calls-nvidia-h200.log). A step has more of them.
 _FEWEST, _FEWEST_OF_STEPS = 5, 3
 # Of statements of a forward inside its guard, where they are indented furthest.
