@@ -54,8 +54,8 @@ def of_many_axes(m: Make) -> Node:
 
 
 def of_first(m: Make) -> Node:
-    """Of an operand that is read in part, from its start."""
-    return m.tanh(m.slice(m.x("wide", BATCH, 12), 1, 0, 10))
+    """Of an operand that is read in part, from its start, and with steps."""
+    return m.tanh(m.slice(m.x("wide", BATCH, 12), 1, 0, 5, 2))
 
 
 def sum_of_first(m: Make) -> Node:
@@ -78,7 +78,7 @@ CASES: dict[str, Case] = {
     "summed": (summed, ((5, 24), (24,)), lambda x, w: torch.cumsum(x * w, 1)),
     "many axes": (of_many_axes, ((3, *MANY), (3, *MANY)), lambda x, y: torch.tanh(x + y)),
     "repeated": (repeated, ((6,),), lambda x, count: torch.tanh(x.expand(count, 6).flip(0, 1))),
-    "of the first": (of_first, ((5, 12),), lambda x: torch.tanh(x[:, :10])),
+    "of the first": (of_first, ((5, 12),), lambda x: torch.tanh(x[:, :10:2])),
     "sum of the first": (sum_of_first, ((5, 12),), lambda x: x[:, :10].sum(1, keepdim=True)),
     "total of the first": (total_of_first, ((5, 12),), lambda x: x[:, :10].sum().view(1, 1)),
 }
