@@ -126,3 +126,18 @@ def test_other_forwards(
             if body == "what sizes alone decide":
                 result[1].zero_()  # the next call gives ones again
     assert [at for at, way in enumerate(ways) if way == "replayed"][:1] == ([first] * bool(first))
+
+
+@pytest.mark.parametrize(
+    ("calls", "training", "is_replayed"),
+    [(4, False, False), (5, False, True), (2, True, False), (3, True, True)],
+)
+def test_how_many_calls_are_worth_it(
+    calls: int, training: bool, is_replayed: bool, tmp_path: Path
+) -> None:
+    """Python makes fewer in less time; a step makes more of them than its forward."""
+    scans = [f"x = (x * self.weight).cumsum({i % 2})" for i in range(calls)]
+    path = tmp_path / "scans.py"
+    path.write_text(SOURCE.replace("{body}", "\n        ".join([*scans, "return x"])), "utf-8")
+    text = compile_file(path, Options(target="cpu", check=False, training=training)).text
+    assert ("_kernels.replay(" in text) == is_replayed

@@ -290,3 +290,30 @@ def test_axes_are_cut_evenly(sizes: tuple[int, int], expected: tuple[int, int]) 
     found = np.zeros(2, np.int64)
     emulate(TEXT + TILE_OF, "tile_of", [found, *sizes])
     assert tuple(found) == expected
+
+
+SCALED = Functor((DType.F32,) * 3, 1, ((0, 1, 2), (1,), (0, 1, 2)), 4, "y = x0 * x1;", "")
+RUNS_ALONG = f"""{text_of("scaled", SCALED)}
+extern "C" int runs_along(int64_t* size, int64_t channels, int64_t pixels, void*) {{
+    const int64_t sizes[3] = {{2, channels, pixels}}, one = 1;
+    const int64_t first[3] = {{channels * pixels, pixels, 1}};
+    const int64_t last[3] = {{channels * pixels, 1, channels}};
+    const int type = {TORCH[DType.F32]};
+    const TensorView x[3] = {{{{size, type, 3, sizes, last}}, {{size, type, 1, sizes + 1, &one}},
+                              {{size, type, 3, sizes, first}}}};
+    op::ElementLayout<3, 3> all;
+    op::laid_out<scaled_element>(x, all, scaled_element::Operands());
+    size[0] = op::TileLayout<scaled_element, 3>(all, {{4, 4, 4}}).sizes[0].by;
+    return 0;
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("sizes", "along"), [((64, 3136), 64), ((256, 4096), 256), ((96, 3136), 3136), ((3, 500), 500)]
+)
+def test_threads_stay_at_their_place_of_a_vector(sizes: tuple[int, int], along: int) -> None:
+    """They run along channels where their next place is the same one, else along the result."""
+    found = np.zeros(1, np.int64)
+    emulate(TEXT + RUNS_ALONG, "runs_along", [found, *sizes])
+    assert tuple(found) == (along,)

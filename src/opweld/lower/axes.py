@@ -97,7 +97,7 @@ def _of_space(
         axes = [a for var, a in variables.items() if terms_of(symbol(var) * step)[0] in terms]
         if size != 1 and (len(axes) != 1 or axes[0] in found):
             return None
-        if size != 1 and size != space[axes[0]] and own != buffer.listed:
+        if size != 1 and size != space[axes[0]]:
             return None
         found.append(axes[0] if axes else None)
     moving = sum(1 for size in node.type.shape if size != 1)
@@ -125,7 +125,7 @@ def _operand(group: Group, place: int, buffer: Buffer, load: Load) -> FunctorOpe
             del terms[places[axis]]
         along.append(axes[0] if axes else max(rank - node.type.rank + own, 0))
         length = shape[axes[0]] if axes else 1
-        if begin == 0 and (size == length or own == buffer.listed):
+        if begin == 0 and size == length:
             continue
         cuts.append(Cut(own, begin, length))
     return None if terms else FunctorOperand(load.name, place, tuple(along), tuple(cuts))

@@ -47,6 +47,16 @@ def test_a_view_of_a_tensor_stays_outside() -> None:
     assert group.tensors == (x, y) and [node.op.value for node in group.nodes] == ["relu"]
 
 
+def test_a_concatenation_that_is_read_in_parts_is_no_list() -> None:
+    """A skeleton goes by the sizes of all its tensors."""
+    m = Make()
+    joined = m.cat(1, m.x("x", BATCH, 5, 6), m.x("y", BATCH, 7, 6))
+    first, second = m.slice(joined, 1, 0, 6), m.slice(joined, 1, 6, 6)
+    for result in (m.relu(m.mul(first, second)), m.relu(first), m.reduced("sum", first, 2)):
+        (group,) = fused(over_lists(result))
+        assert group.listed is None
+
+
 def test_any_number_of_tensors_has_one_kernel() -> None:
     m = Make()
     plan = over_lists(*(scaled(m, f"x{n}", *[8] * n) for n in (2, 3, 5)))

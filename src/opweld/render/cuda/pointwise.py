@@ -48,8 +48,7 @@ def functor_text(fused: Pointwise) -> str:
     """The functor of a group, and the C function that runs it."""
     kernel, name = fused.contiguous, f"{fused.group}_element"
     results = [buffer for buffer in kernel.buffers if buffer.written]
-    every = [(_given(fused, each), each.along) for each in _operands(fused)]
-    every += [(buffer, tuple(range(len(fused.shape)))) for buffer in results]
+    every = [*_read(fused), *((buffer, tuple(range(len(fused.shape)))) for buffer in results)]
     operands = [operand(*each) for each in every]
     skeleton = _skeleton(name, fused)
     constants = f"kRank = {len(fused.shape)}, kWidth = {kernel.lanes}, kThreads = {kernel.threads}"
@@ -83,34 +82,35 @@ def _in_parts(fused: Pointwise) -> frozenset[str]:
     return frozenset(e.load for e in _operands(fused) if e.cuts or times[e.buffer] > 1)
 
 
-def _given(fused: Pointwise, operand: FunctorOperand) -> Buffer:
-    """The buffer of an operand; of a part, or of one that is read again, by the load's name."""
-    buffer = fused.contiguous.buffers[operand.buffer]
-    return replace(buffer, name=operand.load) if operand.load in _in_parts(fused) else buffer
+def _read(fused: Pointwise) -> list[tuple[Buffer, tuple[int, ...]]]:
+    """What is read and what it lies along; a part, or what is read again, by the load's name."""
+    buffers, parts = fused.contiguous.buffers, _in_parts(fused)
+    return [
+        (replace(buffers[e.buffer], name=e.load) if e.load in parts else buffers[e.buffer], e.along)
+        for e in _operands(fused)
+    ]
 
 
 def _parts(fused: Pointwise) -> list[str]:
     """Statements that make operands of parts, where there are some."""
     if not _in_parts(fused):
         return []
-    buffers = fused.contiguous.buffers
-    results = [f"operands[{place}]" for place, buffer in enumerate(buffers) if buffer.written]
-    lines, each = [], []
-    for operand in _operands(fused):
-        given = f"operands[{operand.buffer}]"
-        each.append(operand.load if operand.cuts else given)
-        if operand.cuts:
-            cuts = ", ".join(_cut(cut, operand, results[0]) for cut in operand.cuts)
-            buffer = buffers[operand.buffer]
+    results = [f"operands[{i}]" for i, b in enumerate(fused.contiguous.buffers) if b.written]
+    lines, views = [], []
+    for each, (buffer, _) in zip(_operands(fused), _read(fused), strict=True):
+        tensor = f"operands[{each.buffer}]"
+        views.append(each.load if each.cuts else tensor)
+        if each.cuts:
+            cuts = ", ".join(_cut_text(cut, each, results[0]) for cut in each.cuts)
             kind = f"op::Part<{STORAGE[buffer.dtype]}, {len(buffer.shape)}>"
-            lines.append(folded(f"  const {kind} {operand.load}({given}, {{{cuts}}});"))
-    return [*lines, folded(f"  const TensorView parts[] = {{{', '.join([*each, *results])}}};")]
+            lines.append(folded(f"  const {kind} {each.load}({tensor}, {{{cuts}}});"))
+    return [*lines, folded(f"  const TensorView parts[] = {{{', '.join([*views, *results])}}};")]
 
 
-def _cut(cut: Cut, operand: FunctorOperand, result: str) -> str:
+def _cut_text(cut: Cut, read: FunctorOperand, result: str) -> str:
     """A size that is not known before the call is that of the results."""
     known = isinstance(cut.size, int)
-    size = cut.size if known else f"{result}.sizes[{operand.along[cut.axis]}]"
+    size = cut.size if known else f"{result}.sizes[{read.along[cut.axis]}]"
     return f"{{{cut.axis}, {cut.begin}, {size}}}"
 
 
@@ -123,7 +123,7 @@ def list_in(operands: Iterable[tuple[Buffer, tuple[int, ...]]]) -> tuple[int, in
 
 
 def _skeleton(name: str, fused: Pointwise) -> str:
-    read = [(_given(fused, each), each.along) for each in _operands(fused)]
+    read = _read(fused)
     listed = list_in(read)
     if listed is not None:
         return f"pointwise_of_list<{name}, {listed[0]}, {listed[1]}>"
