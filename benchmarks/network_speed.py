@@ -174,7 +174,7 @@ def timed(networks: list[Network], workers: int) -> Iterator[dict[str, Any]]:
 def line_of(result: dict[str, Any]) -> str:
     if "problem" in result:
         return f"{result['name']}: {result['problem']}"
-    kinds = ("ms", "ms_backward", "no_grad_us", "grad_us")
+    kinds = ("ms", "ms_recorded", "ms_backward", "no_grad_us", "grad_us")
     figures = "; ".join(
         f"{kind} " + ", ".join(f"{way} {value:.4g}" for way, value in result[kind].items())
         for kind in kinds

@@ -73,10 +73,13 @@ def emit(
         sections.append(class_text)
         held = held_in(class_text, _device_type(libraries))
         held["tell"] = teller(original, forwards_of(parts), needs)
+        if "_kernels.asks_for_gradients(" in class_text:
+            name = original.file.removesuffix(".py")
+            held["asks_for_gradients"] = f'_asks_for_gradients("{name}")'
         held |= {f"host_bound{label}": text for label, text in bound.items()}
         call = _call_text(original, parts, libraries, held, spans, backwards)
         shared = [text] if (text := shared_text(libraries)) else []
-        support = [*shared, support_text(libraries.language)]
+        support = [*shared, support_text(libraries.language, differentiable(parts))]
         calls = [call, refit_text(parts)] if submodules_of(parts) else [call]
         written = "\n".join([*sections, *calls])
         support += [*optional_texts(written), *calls]
@@ -112,6 +115,11 @@ class _FusedGroup:
     gradients: bool = True
 
     @property
+    def moves(self) -> bool:
+        """Whether a view may stand for what it copies."""
+        return self.group.only_moves and self.operator.reuse is None
+
+    @property
     def backward(self) -> Backward | None:
         if not self.gradients:
             return None
@@ -124,13 +132,18 @@ def _fused_groups(
     parts: tuple[Part, ...], backwards: tuple[BackwardPart, ...] = ()
 ) -> list[_FusedGroup]:
     made = {each.operator: each for each in backwards}
-    gradients = any(part.variant.contract.differentiable for part in parts)
+    gradients = differentiable(parts)
     return [
         _FusedGroup(
             graph, group, operator, _tail(group, lowered), made.get(operator.name), gradients
         )
         for graph, group, lowered, operator in fused_groups_of(parts)
     ]
+
+
+def differentiable(parts: tuple[Part, ...]) -> bool:
+    """Whether some kernels run where gradients are asked for."""
+    return any(part.variant.contract.differentiable for part in parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,9 +252,13 @@ def _original_text(original: Original) -> str:
 
 
 def _references(fused: _FusedGroup) -> list[str]:
-    """What a group computes, in PyTorch, and its backward where that is in closed form."""
+    """What a group computes, in PyTorch, and its backward where that is in closed form: without
+    gradients only what is called all the same, the view beside a copy.
+    """
     if fused.tail is not None:
         return [apart(fused.graph, fused.group, fused.operator, fused.tail)]
+    if not (fused.gradients or fused.moves):
+        return []
     closed = fused.backward
     text = reference(fused.graph, fused.group, fused.operator)
     return [text, closed.text] if closed else [text]
@@ -347,7 +364,8 @@ def _kernel_call(fused: _FusedGroup, counts: tuple[int, ...]) -> Call:
     if fused.tail is not None:
         tail = f"ModelNew._opweld.{fused.tail.name}"
         return "_in_row_blocks", [f'op("{name}")', f"_{name}_apart", _fake(operator), tail]
-    arguments = [f"_{name}_reference", _fake(operator)]
+    reference = f"_{name}_reference" if fused.gradients or fused.moves else "None"
+    arguments = [reference, _fake(operator)]
     lists = [i for i, a in enumerate(operator.arguments) if a.listed is not None]
     arguments += [f"{lists[0]}", f"{counts!r}"] if lists else []
     closed = fused.backward
@@ -356,8 +374,8 @@ def _kernel_call(fused: _FusedGroup, counts: tuple[int, ...]) -> Call:
     if lists:
         return "_fused_over_list", [f'op("{name}")', *arguments]
     if operator.reuse is None:
-        function = "_moving" if fused.group.only_moves else "_fused"
-        if fused.group.convolution is not None and closed is None:
+        function = "_moving" if fused.moves else "_fused"
+        if fused.group.convolution is not None and closed is None and fused.gradients:
             function = "_recorded"
         return function, [f'op("{name}")', *arguments]
     operators = [f'op("{name}")', f'op("{name}_into")', str(operator.reuse)]
@@ -369,7 +387,11 @@ def _several(fused: _FusedGroup) -> list[str]:
     arguments = fused.operator.arguments
     floats = tuple(i for i, a in enumerate(arguments) if a.type.dtype.is_float)
     places = _reached(fused)
-    return [] if places == (floats,) else [f"**_several({', '.join(map(repr, places))})"]
+    return (
+        []
+        if not fused.gradients or places == (floats,)
+        else [f"**_several({', '.join(map(repr, places))})"]
+    )
 
 
 def _reached(fused: _FusedGroup) -> tuple[tuple[int, ...] | None, ...]:

@@ -128,6 +128,11 @@ def test_channels_last_stays(pair: Pair) -> None:
     assert [each.stride() for each in found] == [each.stride() for each in wanted]
 
 
+def with_references(target: str) -> Options:
+    """Kernels for calls without gradients alone have none."""
+    return Options(target=target, training=True)
+
+
 def calls_of(text: str) -> list[str]:
     return re.findall(r"= torch\.nn\.functional\.(conv\w+\(.*)", text)
 
@@ -141,7 +146,7 @@ def test_a_bias_is_added_by_the_kernel_that_reads_the_result(pair: Pair) -> None
     call = (torch.randn(2, 4, 8),)
     original = Original("sequential.py", __name__, "Sequential", None)
     texts = {
-        target: compile_module(module, call, {}, original, Options(target=target)).text
+        target: compile_module(module, call, {}, original, with_references(target)).text
         for target in ("cpu", "sm_90a")
     }
     assert ["None" in calls_of(text)[0] for text in texts.values()] == [False, True]
@@ -226,7 +231,7 @@ class Mean(Two):
 )
 def test_what_is_moved(module: nn.Module, target: str, moved: int) -> None:
     original = Original("two.py", __name__, type(module).__name__, None)
-    options = Options(target=target)
+    options = with_references(target)
     text = compile_module(module, (torch.randn(4, 8, 16, 16),), {}, original, options).text
     assert sum(".permute(0, 2, 3, 1)" in call for call in calls_of(text)) == moved
 

@@ -101,6 +101,15 @@ def test_what_stays_the_librarys_scatters_nothing(pair: Pair) -> None:
     assert any("embedding_dense_backward" in name for name in called)
 
 
+def test_both_gradients_of_a_convolution_are_one_call(pair: Pair) -> None:
+    _, new = pair.models()
+    given = [x.requires_grad_() for x in pair.inputs()]
+    loss = total(tuple(leaves(new(*given))))
+    with CountCalls() as count:
+        loss.backward()
+    assert sum("convolution_backward" in str(name) for name in count.others) == 1
+
+
 def test_frozen_filters_have_no_gradient(pair: Pair) -> None:
     _, new = pair.models()
     new.conv.weight.requires_grad_(False)

@@ -5,6 +5,7 @@ original computes.
 from __future__ import annotations
 
 import copy
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from tests.emulation.convolution_models import (
 )
 from tests.gpu.emitting import all_convolutions_ours
 from torch import Tensor
+
+from opweld.interface.why import FORWARD_ONLY, HELD, why
 
 MODEL = source(
     """self.conv, self.norm = nn.Conv2d(33, 36, 3, padding=1), nn.BatchNorm2d(36, momentum=0.3)
@@ -96,7 +99,7 @@ def test_gradients_are_the_originals(pair: Pair, asking: str) -> None:
 
 def test_a_call_that_asks_for_gradients_warns_of_the_option(pair: Pair, tmp_path: Path) -> None:
     new = load_file(tmp_path / "statistics_warned.py", pair.text).ModelNew().train()
-    said = "ran the original: it asks for gradients; opweld optimize --training makes"
+    said = r"original: gradients are asked for; torch.no_grad\(\) runs .* optimize --training makes"
     elsewhere = copy.deepcopy(new).to("meta")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -110,9 +113,29 @@ def test_a_call_that_asks_for_gradients_warns_of_the_option(pair: Pair, tmp_path
             new(*pair.inputs(2))
 
 
+def test_in_eval_gradients_are_the_originals_too(pair: Pair) -> None:
+    original, new = pair.models()
+    (x,) = pair.inputs(2)
+    assert why(new, pair.text, (x,), {}).endswith(FORWARD_ONLY)
+    with torch.no_grad():
+        assert why(new, pair.text, (x,), {}) == HELD
+    assert kernels_in(lambda: new(x)) == 0
+    new.requires_grad_(False)
+    assert kernels_in(lambda: new(x)) >= 2, "nobody asks"
+    for model in (original, new):
+        model.requires_grad_(True)
+    found = [
+        torch.autograd.grad(m(x).square().sum(), list(m.parameters())) for m in (new, original)
+    ]
+    assert all(map(torch.equal, *found))
+
+
 def test_the_file_says_what_its_kernels_are_for(pair: Pair) -> None:
     assert "Calls that ask for gradients run the original" in pair.text
-    assert pair.text.count("gradients=False") == 1, "not those in eval mode"
+    assert pair.text.count("gradients=False") == 2, "in either mode"
+    references = set(re.findall(r"def _k\d+_(\w+)_reference", pair.text))
+    assert references == {"copy"}, "which is a view where that is as good"
+    assert "autograd.Function" not in pair.text
 
 
 def test_with_kernels_for_gradients_convolutions_are_the_librarys() -> None:
@@ -121,7 +144,7 @@ def test_with_kernels_for_gradients_convolutions_are_the_librarys() -> None:
     forward = text[text.rindex("    def forward", 0, text.index("    def _opweld_fits")) :]
     assert forward.count("torch.nn.functional.conv2d(") == 2
     assert "_backward(_kernels, _need" in text
-    assert "gradients=False" not in text and "run the original, as" not in text
+    assert "gradients=False" not in text and "run the original" not in text
 
 
 OWN = source(

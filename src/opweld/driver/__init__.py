@@ -22,6 +22,7 @@ from opweld.capture.flags import allows_tf32, allows_tf32_convolutions
 from opweld.compiled import Compiled
 from opweld.driver.backwards import backward_text, backwards_of, head_lines
 from opweld.driver.costs import costs_of
+from opweld.driver.forward_only import of_forwards_alone
 from opweld.driver.head import AS_IT_IS, head_of, title
 from opweld.driver.kept_bytes import kept_text
 from opweld.driver.rows import kept_row, left_row, line_texts, rows_of
@@ -37,7 +38,6 @@ from opweld.ir.kernels.shared import kernels_of, sharing
 from opweld.ir.kernels.source import NO_LIBRARIES
 from opweld.ir.loop import loop_of
 from opweld.ir.measured import Table, Tunable
-from opweld.ir.ops import Op
 from opweld.ir.original import BackwardPart, Original, Part, forwards_of
 from opweld.ir.plan import Conditions, Plan, PointwiseSchedule, Sizes
 from opweld.ir.rules.algebra import Algebra
@@ -332,7 +332,8 @@ def _down(
     kernels = trace.run("lower", lower, plan)
     plan = with_traffic(plan, kernels, target, conditions.sizes)
     rewrites = plan_lines(simplified.rewritten, algebra, conditions.sizes, simplified.left)
-    variant = _without_gradients(_of_products(variant, plan), plan, conditions)
+    variant = _of_products(variant, plan)
+    variant = of_forwards_alone(variant, plan, conditions, options.training)
     part = Part(variant, plan, kernels, bool(simplified.rewritten))
     return _Line(
         simplified, part, tuple(rewrites), tuple(file_lines(simplified.rewritten, algebra))
@@ -348,20 +349,6 @@ def _of_products(variant: Variant, plan: Plan) -> Variant:
     """Autocast casts the operands of a product inside the library's call, which a kernel is not."""
     products = any(group.anchor for group in plan.groups)
     return replace(variant, also=()) if products else variant
-
-
-def _without_gradients(variant: Variant, plan: Plan, conditions: Conditions) -> Variant:
-    """For calls without gradients where norms take statistics behind convolutions whose kernels or
-    layout are not PyTorch's: its backward of them would take more than a forward saves.
-    """
-    if conditions.library_convolutions:  # whose norms have backwards of ours
-        return variant
-    calls = (node for node in plan.graph.nodes() if node.op is Op.CALL)
-    moved = any(call.attrs.channels_last for call in calls)
-    moved |= any(group.convolution is not None for group in plan.groups)
-    if not (plan.graph.tracked and moved and variant.contract.gradients):
-        return variant
-    return replace(variant, contract=replace(variant.contract, forward_only=True))
 
 
 def _conditions(variant: Variant, options: Options) -> Conditions:

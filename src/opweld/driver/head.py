@@ -12,7 +12,7 @@ from opweld.target import Target
 
 AS_IT_IS = "No operation of it is fused: ModelNew is the original"
 WITHOUT_GRADIENTS = (
-    "Calls that ask for gradients run the original, as norms take statistics behind convolutions;\n"
+    "Calls that ask for gradients run the original, which makes convolutions as quickly then;\n"
     "--training makes kernels for them."
 )
 

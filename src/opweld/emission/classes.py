@@ -11,7 +11,7 @@ from . import piece
 from .facts import NOT_IN_TORCH_NN, paths_text
 from .forward import forward
 from .guards import AUTOCAST_DTYPES, autocast_test, flags_of, guard, size_lines
-from .host_bound import host_bound_test, is_early
+from .host_bound import asking_test, host_bound_test, is_early
 from .loops.turns import Turn
 from .methods import Methods
 from .replay import replay
@@ -105,8 +105,10 @@ def _class(
     if name == "ModelNew":
         lines += ["", *_indented(piece("adopt").strip().split("\n"), 4)]
     if parts:
-        original = _as_it_was(parts) if label_of(parts) in bound else []
-        lines += ["", *_indented(_forward_lines(parts, spans, methods, original, steps), 4)]
+        asking = _as_it_was(parts, asking_test(parts))
+        small = host_bound_test(parts[0].variant.contract, label_of(parts))
+        original = _as_it_was(parts, small) if label_of(parts) in bound else []
+        lines += ["", *_indented(_forward_lines(parts, spans, methods, asking, original, steps), 4)]
         for mode in modes_of(parts):
             lines += ["", *_indented(_guard_lines(mode), 4)]
     return "\n\n\n".join([*methods.text(), "\n".join(lines)])
@@ -128,10 +130,16 @@ def modes_of(parts: tuple[Part, ...]) -> tuple[tuple[Part, ...], ...]:
 
 
 def _forward_lines(
-    parts: tuple[Part, ...], spans: Spans, methods: Methods, bound: list[str], steps: bool
+    parts: tuple[Part, ...],
+    spans: Spans,
+    methods: Methods,
+    asking: list[str],
+    bound: list[str],
+    steps: bool,
 ) -> list[str]:
-    """The forward: what is host-bound, by the statement `bound`, and what the guard refuses goes to
-    the original, the rest to its variant. With `steps` replayed calls come before these.
+    """The forward: what is `asking` for gradients that have no kernels, what is host-bound, by the
+    statement `bound`, and what the guard refuses goes to the original, the rest to its variant.
+    With `steps` replayed calls come before these.
     """
     contract = parts[0].variant.contract
     names = bare(contract.signature)
@@ -143,7 +151,7 @@ def _forward_lines(
     modes = modes_of(parts)
     behind = steps and any(replay(part, steps) for part in forwards_of(parts))
     early, late = (bound, []) if is_early(contract) and not behind else ([], bound)
-    lines += _indented(early, 4)
+    lines += _indented([*asking, *early], 4)
     if len(modes) == 1 and _always(parts):
         lines += [f"    if not self.{_guard_name(parts)}({names}):", *_indented(fallback, 8)]
         return [*lines, *_indented(_mode_body(parts, spans, methods, late, steps), 4)]
@@ -153,11 +161,10 @@ def _forward_lines(
     return [*lines, *_indented(fallback, 4)]
 
 
-def _as_it_was(parts: tuple[Part, ...]) -> list[str]:
-    """What runs the original for calls that are host-bound."""
-    contract = parts[0].variant.contract
-    call = f"    return super().forward({handed_on(contract.signature)})"
-    return [f"if {host_bound_test(contract, label_of(parts))}:", call]
+def _as_it_was(parts: tuple[Part, ...], test: str) -> list[str]:
+    """What runs the original where a test holds, if there is one."""
+    call = f"    return super().forward({handed_on(parts[0].variant.contract.signature)})"
+    return [f"if {test}:", call] if test else []
 
 
 def _always(mode: tuple[Part, ...]) -> bool:

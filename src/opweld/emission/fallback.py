@@ -18,9 +18,7 @@ def teller(original: Original, parts: tuple[Part, ...], needs: Needs) -> str:
     name = original.file.removesuffix(".py")
     lists = (_modes(parts, needs), _autocasts(parts, needs), _dtypes(parts, needs))
     texts = [*map(_tuple, lists), f"[{', '.join(_shapes(parts))}]"]
-    tell = f'_teller("{name}", {", ".join(texts)})'
-    forward_only = any(part.variant.contract.forward_only for part in parts)
-    return f'_warning_of_gradients({tell}, "{name}")' if forward_only else tell
+    return f'_teller("{name}", {", ".join(texts)})'
 
 
 def _shapes(parts: tuple[Part, ...]) -> list[str]:

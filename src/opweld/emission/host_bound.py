@@ -1,4 +1,5 @@
-"""Up to which sizes a call with gradients is host-bound, and the original quickest.
+"""Which calls with gradients are the original's at once: all where kernels are for calls without,
+else those that are host-bound.
 
 A kernel under autograd is a node of Python, with another one for its backward: 100 to 300 us of the
 host (H100). Eager's operations take 10 us each, more than the device needs for few elements.
@@ -11,7 +12,7 @@ from collections.abc import Mapping
 
 from ..ir.contract import Contract
 from ..ir.expr import Size, evaluate, product
-from ..ir.original import Part
+from ..ir.original import Part, forwards_of
 
 # The elements of the largest tensor of a kernel, on average, by the device: an H100, two cores.
 FEW = {"cuda": 1 << 20, "cpu": 1 << 15}
@@ -34,6 +35,30 @@ def host_bound_sizes(parts: tuple[Part, ...], device_type: str) -> list[int]:
 def host_bound_test(contract: Contract, label: str) -> str:
     tensors = [fact.access for fact in contract.inputs if fact.type is not None]
     return f"_kernels.host_bound{label}({', '.join(['self', *tensors])})"
+
+
+def asking_test(parts: tuple[Part, ...]) -> str:
+    """Whether a call asks for gradients that no kernel is made for; empty where the training flag
+    alone does not tell which calls these are. Tensors inside of arguments are the guard's to look
+    at.
+    """
+    variants = [part.variant for part in forwards_of(parts)]
+    modes = {
+        kind: {v.training for v in variants if v.contract.forward_only is kind}
+        for kind in (True, False)
+    }
+    if not modes[True] or modes[True] & modes[False]:
+        return ""
+    accesses = (f.access for f in parts[0].variant.contract.inputs if f.type is not None)
+    given = ", ".join(["self", *filter(str.isidentifier, accesses)])
+    only = (
+        ""
+        if not modes[False]
+        else "self.training and "
+        if True in modes[True]
+        else "not self.training and "
+    )
+    return f"{only}_kernels.asks_for_gradients({given})"
 
 
 def is_early(contract: Contract) -> bool:

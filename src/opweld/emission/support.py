@@ -21,10 +21,10 @@ _FLAGS = {
 # Optional support: its text, and what the rest of a file says where it needs it. Each stands after
 # what it uses.
 _OPTIONAL = {
-    "asks": ("asks=_asks",),
+    "asks": ("asks=_asks", "=_asks_for_gradients("),
+    "gradients/asked": ("=_asks_for_gradients(",),
     "host_bound": ("=_host_bound(",),
     "fallback": ("_kernels.tell(",),
-    "gradients/warning": ("_warning_of_gradients(",),
     "gradients/recorded": ("_recorded(",),
     "paths": ("_paths(",),
     "facts": ("_facts(",),
@@ -60,15 +60,19 @@ _MAX_FLAGS = 68
 Call = tuple[str, list[str]]
 
 
-def support_text(language: str) -> str:
-    """What builds kernels and makes operations of them; `language` is "cuda" or "c++"."""
+def support_text(language: str, gradients: bool = True) -> str:
+    """What builds kernels and makes operations of them, with `gradients` or for calls without;
+    `language` is "cuda" or "c++".
+    """
     target = piece(f"targets/{'cuda' if language == 'cuda' else 'cpu'}").rstrip()
     flags = ", ".join(f'"{flag}"' for flag in _FLAGS[language])
     indent = " " * 12
     if len(flags) > _MAX_FLAGS:
         lines = textwrap.wrap(flags, _MAX_CHARS - len(indent))
         flags = "".join(f"\n{indent}{line}" for line in lines)
-    return piece("support").strip().replace("@TARGET@", target.replace("@FLAGS@", flags))
+    built = piece("support").strip().replace("@TARGET@", target.replace("@FLAGS@", flags))
+    made = piece("gradients/fused" if gradients else "forward_only").strip()
+    return f"{built}\n\n\n{made}"
 
 
 def optional_texts(text: str) -> list[str]:

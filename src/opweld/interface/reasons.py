@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from opweld.interface import logs
-from opweld.interface.why import HOST_BOUND, ORIGINAL, why_of
+from opweld.interface.why import FORWARD_ONLY, HOST_BOUND, ORIGINAL, why_of
 
 
 def log_reasons(module: Any, text: str, is_compiling: Callable[[], bool]) -> None:
@@ -32,10 +32,12 @@ def log_reasons(module: Any, text: str, is_compiling: Callable[[], bool]) -> Non
     def original_runs(new: Any, values: tuple[Any, ...], _: object) -> str:
         return why_of(new, text, dict(zip(names, values, strict=True)))
 
-    def host_bound(new: Any, values: tuple[Any, ...], found: object) -> str:
-        return f"{ORIGINAL}: {HOST_BOUND}" if found else ""
+    def at_once(meaning: str) -> Callable[..., str]:
+        return lambda new, values, found: f"{ORIGINAL}: {meaning}" if found else ""
 
-    for name, reason in (("tell", original_runs), ("host_bound", host_bound)):
+    asked = {"host_bound": HOST_BOUND, "asks_for_gradients": FORWARD_ONLY}
+    reasons = {"tell": original_runs, **{name: at_once(asked[name]) for name in asked}}
+    for name, reason in reasons.items():
         if hasattr(held, name):
             setattr(held, name, _followed(getattr(held, name), reason, say, is_compiling))
 

@@ -24,7 +24,13 @@ HOST_BOUND = (
     "a small call with gradients takes the host's time, and kernels under autograd take more of"
     " it; larger calls, or torch.no_grad(), run them"
 )
+FORWARD_ONLY = (
+    "it asks for gradients, and the kernels are for calls without: torch.no_grad() runs them,"
+    " opweld optimize --training makes some for gradients"
+)
 NOT_BUILT = "its kernels were not built, or no device here runs them; a warning said why"
+# What a forward asks before its guard.
+_AT_ONCE = {"_kernels.host_bound": HOST_BOUND, "_kernels.asks_for_gradients": FORWARD_ONLY}
 # What the file's own warning says of sizes begins so.
 _OTHER_SIZES = "an input is of "
 # What clauses that are not about the arguments mean where they do not hold.
@@ -147,15 +153,15 @@ class _Reading:
         self.kernels: Any = getattr(module, "_opweld", None)
         self._names = {"self": module, "_kernels": self.kernels, **arguments}
         self._failed: list[tuple[int, ast.expr]] = []
-        self._is_host_bound = False
+        self._at_once = ""
 
     def comes_to_kernels(self) -> bool:
         return bool(self._runs(self._methods["forward"].body))
 
     def reason(self) -> str:
         """Why it did not, with what to do about it where there is something."""
-        if self._is_host_bound:
-            return HOST_BOUND
+        if self._at_once:
+            return self._at_once
         sentence, hint = self._warning(), ""
         if sentence.startswith(_OTHER_SIZES):  # the guard says it with names
             sentence, hint = "", "; " + sentence.partition("; ")[2]
@@ -191,8 +197,9 @@ class _Reading:
     def _holds(self, test: ast.expr) -> bool:
         holds = bool(self._value(test))
         text = ast.unparse(test)
-        if "host_bound" in text:
-            self._is_host_bound = holds
+        of_gradients = (meaning for word, meaning in _AT_ONCE.items() if word in text)
+        if meaning := next(of_gradients, ""):
+            self._at_once = meaning if holds else ""
         elif holds == text.startswith("not "):
             self._failed += [self._first_false(name) for name in _guards_in(test)]
         return holds
@@ -303,7 +310,8 @@ def _is_of_the_original(call: ast.Call) -> bool:
 
 def _is_about_the_call(test: ast.expr) -> bool:
     text = ast.unparse(test)
-    return bool(_guards_in(test)) or "_kernels.host_bound" in text or text.startswith("_autocast ")
+    asked = any(word in text for word in _AT_ONCE) or text.startswith("_autocast ")
+    return asked or bool(_guards_in(test))
 
 
 def _guards_in(test: ast.expr) -> list[str]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from ...ir.graph import Graph, Node, topological
 from ...ir.kernels.shared import fused_groups_of
 from ...ir.operator import Operator
+from ...ir.ops import Op
 from ...ir.original import BackwardPart
 from ...ir.plan import Group, Plan
 from ..backward import Backward, silent_places
@@ -23,6 +24,8 @@ from ..body import Body, names_size, parameters, python_name, size_reads
 from ..forward import statement
 from ..spans import Span
 from ..spelling.selects import selects_joined
+
+CONVOLUTION_BACKWARD = "aten.convolution_backward.default"
 
 
 def by_kernels(made: BackwardPart, group: Group, operator: Operator) -> Backward:
@@ -103,6 +106,24 @@ def _wanted(graph: Graph) -> dict[int, frozenset[int]]:
     return found
 
 
+def _joined_convolutions(groups: Collection[Group]) -> dict[int, tuple[Node, ...]]:
+    """The calls that make the gradients of one convolution, which PyTorch makes in one as well and
+    lays out its operands once: by the serial of each.
+    """
+    found: dict[tuple[object, ...], tuple[Node, ...]] = {}
+    for call in (group.nodes[-1] for group in groups):
+        if call.op is Op.CALL and call.attrs.target == CONVOLUTION_BACKWARD:
+            key = (*(node.serial for node in call.inputs), *map(repr, call.attrs.arguments[:-1]))
+            found[key] = (*found.get(key, ()), call)
+    return {call.serial: calls for calls in found.values() if len(calls) > 1 for call in calls}
+
+
+def _mask(call: Node) -> tuple[bool, ...]:
+    """Which of its results a call makes."""
+    mask: tuple[bool, ...] = call.attrs.arguments[-1]
+    return mask
+
+
 @dataclass(slots=True)
 class _Blocks:
     """Statements, those that not all gradients need under the condition that one is wanted that
@@ -123,11 +144,35 @@ class _Blocks:
         return [f"{' = '.join(self.optional)} = None"] if self.optional else []
 
     def write(self, plan: Plan, operators: Mapping[str, Operator]) -> None:
-        for group in selects_joined(plan.graph, plan.groups):
+        groups = [*selects_joined(plan.graph, plan.groups)]
+        joined = _joined_convolutions(groups)
+        for group in groups:
             known = set(self.body.texts)
+            calls = joined.get(group.nodes[-1].serial, ())
+            if calls and calls[0] is not group.nodes[-1]:
+                continue
             statement(self.body, group, operators.get(group.name), {}, "self")
-            made_for = (self.wanted.get(n.serial, frozenset()) for n in group.outputs)
+            if calls:
+                self._ask_for_each(calls)
+            made = calls or group.outputs
+            made_for = (self.wanted.get(node.serial, frozenset()) for node in made)
             self._close(frozenset().union(*made_for), known)
+
+    def _ask_for_each(self, calls: tuple[Node, ...]) -> None:
+        """The last line is one call for what several make, each result where it is wanted."""
+        first, *_ = calls
+        asked = ["False"] * len(_mask(first))
+        for call in calls:
+            asked[_mask(call).index(True)] = self._needs(self.wanted.get(call.serial, frozenset()))
+            self.body.texts[call.serial] = self.body.texts[first.serial]
+        *before, line = self.body.lines
+        assert line.endswith(f"{[*_mask(first)]})"), "the mask is the last argument"
+        line = line.removesuffix(f"{[*_mask(first)]})") + f"[{', '.join(asked)}])"
+        self.body.lines = [*before, line]
+
+    def _needs(self, wanted: frozenset[int]) -> str:
+        """Whether one of these outputs is wanted."""
+        return " or ".join(f"_need[{self.places[number]}]" for number in sorted(wanted)) or "False"
 
     def results(self, graph: Graph) -> dict[int, str]:
         """The texts of the gradients, by the places of their operands."""
@@ -160,8 +205,7 @@ class _Blocks:
             self.condition = "" if lines else self.condition
             return
         if any(not line.startswith("#") for line in lines):
-            needs = [f"_need[{self.places[number]}]" for number in sorted(wanted)]
-            condition = f"if {' or '.join(needs)}:"
+            condition = f"if {self._needs(wanted)}:"
             self.lines += [condition] if condition != self.condition else []
             self.lines += [f"    {line}" for line in lines]
             self.condition = condition

@@ -1,0 +1,69 @@
+"""Which models have kernels for calls without gradients alone: read from their emitted texts."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from opweld.driver import compile_module
+from opweld.ir.original import Original
+from opweld.options import Options
+
+
+class Patches(nn.Module):
+    """A convolution before a product that computes so many times as much."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(16, 64, 4, stride=4)
+        self.linear = nn.Linear(64, features)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.conv(x).flatten(2).transpose(1, 2)
+        return torch.relu(self.linear(y).tanh())
+
+
+class Up(nn.Module):
+    def __init__(self, groups: int = 1) -> None:
+        super().__init__()
+        self.conv = nn.ConvTranspose2d(64, 64, 4, stride=2, padding=1, groups=groups)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(self.conv(x))
+
+
+def text_of(module: nn.Module, *shape: int, **options: object) -> str:
+    original = Original("asked.py", __name__, type(module).__name__, None)
+    given = Options(target="h200", check=False, **options)  # type: ignore[arg-type]
+    return compile_module(module.eval(), (torch.randn(shape),), {}, original, given).text
+
+
+@pytest.mark.parametrize(
+    ("module", "shape", "alone"),
+    [
+        (Patches(32), (8, 16, 64, 64), True),
+        (Patches(2048), (8, 16, 64, 64), False),
+        (Up(), (8, 64, 32, 32), True),
+        (Up(groups=32), (8, 64, 32, 32), False),  # the library's
+        (nn.Sequential(nn.Linear(64, 64), nn.GELU()), (4096, 64), False),
+    ],
+    ids=["convolution", "product", "transposed", "groups", "no convolution"],
+)
+def test_where_convolutions_of_ours_are_most_of_it(
+    module: nn.Module, shape: tuple[int, ...], alone: bool
+) -> None:
+    text = text_of(module, *shape)
+    assert ("if _kernels.asks_for_gradients(self, x):" in text) == alone
+    assert ("gradients=False" in text) == alone
+    references = re.findall(r"^def _k\d+_(\w+)_reference\(", text, re.M)
+    assert (set(references) <= {"copy"}) == alone, "a view may stand for what is only moved"
+    assert ("autograd.Function" in text) != alone
+    assert ("Calls that ask for gradients run the original" in text) == alone
+
+
+def test_with_kernels_for_gradients_it_is_for_both() -> None:
+    text = text_of(Up(), 8, 64, 32, 32, training=True)
+    assert "asks_for_gradients" not in text and "_backward(_kernels, _need" in text
