@@ -117,6 +117,11 @@ def network_speed(account: dict[str, Any]) -> list[str]:
         ]
         heads = ("model", "eager", CHANNELS_LAST, "torch.compile", "ModelNew", "times")
         text += ["", *table((*heads, "errors"), map(step_cells, kinds["steps"]))]
+    recorded = [case for case in account["cases"] if "ms_recorded" in case and not fault_of(case)]
+    if recorded:
+        text += ["", "Medians in ms of forwards whose gradients are recorded: without `no_grad`."]
+        heads = ("model", "eager", CHANNELS_LAST, "torch.compile", "ModelNew", "times")
+        text += ["", *table(heads, map(recorded_cells, recorded))]
     if kinds["host"]:
         ways = ("eager", "torch.compile", "ModelNew")
         heads = ("network", *ways, *(f"{way}, gradients" for way in ways))
@@ -254,6 +259,14 @@ def without_times(case: dict[str, Any]) -> list[str]:
         return [case["name"], case["problem"].partition(":")[0], *[""] * 5]
     fault = fault_of(case)
     return [case["name"], f"no times: {fault}", *[""] * 5] if fault else []
+
+
+def recorded_cells(case: dict[str, Any]) -> list[str]:
+    times = case["ms_recorded"]
+    other_layout = figure(times, CHANNELS_LAST, 4) if CHANNELS_LAST in times else ""
+    beside = [figure(times, "eager", 4), other_layout, figure(times, "compile", 4)]
+    new = times["opweld"]
+    return [case["name"], *beside, f"**{new:.4g}**", f"{times['eager'] / new:.2f}"]
 
 
 def step_cells(case: dict[str, Any]) -> list[str]:

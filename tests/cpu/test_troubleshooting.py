@@ -8,7 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from tests.cpu.test_bad_input import model, refused
+from tests.gpu.emitting import all_convolutions_ours
 from tests.shipping.test_wheel import shipped_for
 from typer.testing import CliRunner
 
@@ -82,6 +84,27 @@ def in_training(folder: Path) -> str:
     return warned(model(folder, forward=DROPS), call)
 
 
+def asking_for_gradients(folder: Path) -> str:
+    """What a file for a GPU would say, had its kernels been built for where its tensors are."""
+    convolves = """def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(8, 8, 3)
+
+    def forward(self, x):
+        return torch.relu(self.conv(x))"""
+    path = model(folder, forward=convolves, inputs="[torch.randn(4, 8, 9, 9)]")
+    with all_convolutions_ours():
+        text = compile_file(path, Options(target="sm_90a", check=False)).text
+    new = path.with_name("m_new.py")
+    new.write_text(text)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        module = import_file(new, "asking")
+        module.ModelNew._opweld.devices = [torch.device("cpu")]
+        module.ModelNew()(*module.get_inputs())
+    return " ".join(str(each.message) for each in caught)
+
+
 def for_a_gpu(folder: Path) -> str:
     path = folder / "m_new.py"
     path.write_text(compile_file(model(folder), Options(target="cpu", check=False)).text)
@@ -100,6 +123,7 @@ SAYS: dict[str, Callable[[Path], str]] = {
     "is a folder with": full_folder,
     "is the model file": lambda f: raised(lambda: check_result(model(f), f / "m.py")),
     "there is no C\\+\\+ compiler": without_compiler,
+    "gradients are asked for": asking_for_gradients,
     "in training mode": in_training,
     "is no account": lambda f: said("report", model(f)),
     "is no file that": lambda f: said("package", model(f)),

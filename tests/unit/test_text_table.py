@@ -55,6 +55,7 @@ def test_a_wrong_or_changing_result_has_no_speed_in_the_table() -> None:
     summed = {**good, "name": "summed", "unequal_runs": 3, "eager_unequal_runs": 2}
     trained = {**good, "name": "trained", "ms_backward": {**times, "opweld": 4.0}}
     late = {"name": "late", "kind": "speed", "run": run, "problem": "not done in time: at 'build'"}
+    recorded = {**good, "name": "recorded", "ms_recorded": {**times, "opweld": 0.5}}
     small = {
         "name": "small", "kind": "host", "run": run, "no_grad_us": times, "grad_us": times,
         **{name: good[name] for name in ("error", "runs", "unequal_runs", "kernels_ran")},
@@ -67,6 +68,8 @@ def test_a_wrong_or_changing_result_has_no_speed_in_the_table() -> None:
         late,
         summed,
         trained,
+        recorded,
+        {**wrong, "name": "wrong, recorded", "ms_recorded": times},
         small,
         {**small, "unequal_runs": 2},
         {**good, "name": "flat", "kind": "convolutions", "ms": {**times, CHANNELS_LAST: 7.0}},
@@ -81,6 +84,8 @@ def test_a_wrong_or_changing_result_has_no_speed_in_the_table() -> None:
     assert "| 2 | 7 | 1.5 | **1** |" in rows["flat"]
     assert "| 2 |  | 1.5 | **1** |" in rows["of one axis"]
     assert "| 2 | 8 | 1.5 | **1** |" in rows["many"]
+    assert "| 2 |  | 1.5 | **0.5** | 4.00 |" in rows["recorded"]
+    assert "**1**" not in rows["wrong, recorded"]
     for name in ("wrong", "changing", "idle", "late", "wrong convolution"):
         assert "**1**" not in rows[name], name
     assert "not done in time" in rows["late"]
