@@ -82,7 +82,7 @@ def emit(
         support = [*shared, support_text(libraries.language, differentiable(parts))]
         calls = [call, refit_text(parts)] if submodules_of(parts) else [call]
         written = "\n".join([*sections, *calls])
-        support += [*optional_texts(written), *calls]
+        support += [*optional_texts(written, differentiable(parts)), *calls]
         sections += [f"{MARKER}\n{support[0]}", *support[1:]]
     else:
         sections.append(class_text)

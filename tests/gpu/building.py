@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from filelock import FileLock, Timeout
 from tests.behaviour.emitted import load_file
 from tests.gpu.emitting import emitted_module
 
@@ -74,12 +75,33 @@ def built_side_by_side(
 def _build(folder: str, stem: str, source: str, within: Within, asked: dict[str, Any]) -> None:
     """Leaves the kernels where the next import finds them, and the emitted text or what failed."""
     try:
-        with within():
+        with _turn(Path(folder).parent), within():
             module = emitted_module(Path(folder), stem, source, **asked)
         _leave(Path(folder) / f"{stem}.built", Path(str(module.__file__)).read_text("utf-8"))
     except BaseException as failure:
         _leave(Path(folder) / f"{stem}.failed", f"{type(failure).__name__}: {failure}")
         raise
+
+
+@contextlib.contextmanager
+def _turn(folder: Path) -> Iterator[None]:
+    """Waits until fewer than there are cores build: files of tests that begin side by side have
+    processes of their own, whose compilers together would not fit the machine's memory.
+    """
+    locks = [FileLock(folder / f"turn{number}.lock") for number in range(os.cpu_count() or 2)]
+    while (lock := next(filter(_taken, locks), None)) is None:
+        time.sleep(0.2)
+    with lock:  # it is taken already: its last release is ours
+        lock.release()
+        yield
+
+
+def _taken(lock: FileLock) -> bool:
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return False
+    return True
 
 
 def _leave(path: Path, text: str) -> None:

@@ -50,6 +50,8 @@ _OPTIONAL = {
     "side_by_side": ("_side_by_side",),
     "submodules/refitting": ("_refitting(",),
 }
+# Of these there is a shorter text for calls without gradients.
+_FORWARD_ONLY = frozenset({"tensor_list"})
 # What the class calls by names of `_kernels`.
 _HELD = ("allows_tf32", "allows_tf32_convolutions", "track", "before", "update", "unshared")
 _MAX_CHARS = 98
@@ -71,14 +73,17 @@ def support_text(language: str, gradients: bool = True) -> str:
         lines = textwrap.wrap(flags, _MAX_CHARS - len(indent))
         flags = "".join(f"\n{indent}{line}" for line in lines)
     built = piece("support").strip().replace("@TARGET@", target.replace("@FLAGS@", flags))
-    made = piece("gradients/fused" if gradients else "forward_only").strip()
+    made = piece("gradients/fused" if gradients else "forward_only/fused").strip()
     return f"{built}\n\n\n{made}"
 
 
-def optional_texts(text: str) -> list[str]:
-    """The support that not every file needs: what `text`, the rest of the file, names."""
+def optional_texts(text: str, gradients: bool = True) -> list[str]:
+    """The support that not every file needs: what `text`, the rest of the file, names; `gradients`
+    as in support_text.
+    """
     needed = (n for n, words in _OPTIONAL.items() if any(word in text for word in words))
-    return [piece(name).strip() for name in needed]
+    shorter = frozenset() if gradients else _FORWARD_ONLY
+    return [piece(f"forward_only/{n}" if n in shorter else n).strip() for n in needed]
 
 
 def held_in(class_text: str, device_type: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ from ..ir.kernels.kernel import Contraction, Own, Pointwise
 from ..ir.kernels.lifted import lifted
 from ..ir.kernels.reduction import Lowered, Reduction
 from ..ir.kernels.shared import key_of
-from ..ir.ops import Kind
+from ..ir.ops import Kind, Op
 from ..ir.original import Part
 from ..ir.plan import Group, ReductionSchedule
 from . import lower_lifted
@@ -68,7 +68,15 @@ def _sites(number: int, part: Part) -> list[_Site]:
     return [
         _Site((number, at), graph, origins, group, lowered, key_of(graph, group, lowered))
         for at, (group, lowered) in enumerate(zip(fused, part.kernels, strict=True))
+        if not (part.variant.contract.differentiable and _has_windows(group))
     ]
+
+
+def _has_windows(group: Group) -> bool:
+    """Whether PyTorch's pool stands in its reference, which is told by numbers: gradients of
+    windows that are gathered one by one take many times as long.
+    """
+    return any(node.op is Op.WINDOW for node in group.nodes)
 
 
 def _differing(sites: Iterable[_Site], alike: Callable[[_Site], object]) -> list[list[_Site]]:

@@ -96,3 +96,13 @@ def test_what_is_reshaped_has_the_names_that_are_left() -> None:
         lifting = lifting_of(m.mul(total, m.reshape(one, 6, 1, 1)))
         assert sorted(shapes(lifting)[-1].split(", ")) == ["s0", "s1", "s2", "s3"]
         assert len(lifting.values) == 4
+
+
+def test_windows_are_as_many_as_a_name_says_and_as_wide_as_they_were() -> None:
+    m = Make()
+    x = m.x("x", 2, 6, 9, 11)
+    windows = m.windows(x, (3, 2, 0, 1), (3, 2, 0, 1))
+    lifting = lifting_of(m.relu(m.reduced("amax", windows, 0, 1)))
+    assert shapes(lifting) == ["s0, s1, s2, s3", "1, 1, s0, s1, s5, s4"]
+    assert dict(lifting.values) == {"s0": 2, "s1": 6, "s2": 9, "s3": 11, "s4": 5, "s5": 4}
+    assert lifting.group.rows is not None and lifting.group.rows.length == 9

@@ -340,6 +340,11 @@ def _cat(node: Node, shapes: list[Shape], sizes: _Sizes) -> Any:
     return node.attrs
 
 
+def _window(node: Node, shapes: list[Shape], sizes: _Sizes) -> Any:
+    """How many windows there are is a number of its own, and what they are stays."""
+    return replace(node.attrs, count=sizes.fresh(node.attrs.count))
+
+
 _VIEWS: dict[Op, Callable[[Node, list[Shape], _Sizes], Any]] = {
     Op.PERMUTE: _as_it_is,
     Op.FLIP: _as_it_is,
@@ -348,6 +353,7 @@ _VIEWS: dict[Op, Callable[[Node, list[Shape], _Sizes], Any]] = {
     Op.RESHAPE: _reshape,
     Op.SLICE: _slice,
     Op.CAT: _cat,
+    Op.WINDOW: _window,
 }
 
 
