@@ -85,11 +85,12 @@ def test_without_dynamic_torch_marks_what_changed() -> None:
     assert len(kernels()) == 2, "one of three rows, one of any number"
 
 
-def test_training_goes_as_eager_does() -> None:
+@pytest.mark.parametrize("by_kernels", [False, True])
+def test_training_goes_as_eager_does(by_kernels: bool) -> None:
     torch.manual_seed(3)
     eager = nn.Sequential(Tail(), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 1)).train()
     other = copy.deepcopy(eager)
-    made = compiled(other)
+    made = compiled(other, training=True) if by_kernels else compiled(other)
     losses = []
     for model, run in ((eager, eager), (other, made)):
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
@@ -102,6 +103,7 @@ def test_training_goes_as_eager_does() -> None:
             optimizer.step()
             losses.append(loss.item())
     assert any(kernels())
+    assert any("_backward(_kernels, _need" in graph.text for graph in opweld.graphs()) == by_kernels
     assert losses[8:] == pytest.approx(losses[:8], rel=1e-4)
     for (name, left), (_, right) in zip(
         eager.state_dict().items(), other.state_dict().items(), strict=True
@@ -369,7 +371,8 @@ def test_files_are_saved(tmp_path: Path) -> None:
         ({"verify": "sometimes"}, "verify is 'sometimes'; use one of first, full, off"),
         ({"save": 3}, "save is 3: .*; name a folder"),
         ({"save": __file__}, "save is .*File exists.*; name a folder"),
-        ({"verifies": "off"}, "has no option verifies; use verify or save"),
+        ({"verifies": "off"}, "has no option verifies; use verify or save or training"),
+        ({"training": "yes"}, "training is 'yes'; use True or False"),
     ],
 )
 def test_options_that_are_none(options: dict[str, Any], sentence: str) -> None:

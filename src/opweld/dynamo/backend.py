@@ -3,7 +3,8 @@
 Graph breaks, guards and compiling anew are Dynamo's work. A graph is compiled at its first call, on
 the arguments of that call, by what `opweld.optimize` is made of, and compared with the graph once.
 What cannot be captured, is wrong, or has nothing to fuse runs as PyTorch has it. Gradients go
-through the kernels' own autograd functions, as in any emitted file.
+through the kernels' own autograd functions, as in any emitted file, or with the option `training`
+through kernels.
 """
 
 from __future__ import annotations
@@ -51,10 +52,13 @@ class Choices:
         verify: "first" compares each graph with eager and float64 on the arguments of its first
             call, "full" has the judge verify it, in other processes, and "off" believes it.
         save: folder that gets the emitted file of each graph.
+        training: whether gradients have kernels, too; without, a graph of convolutions that is
+            asked for gradients runs as PyTorch has it.
     """
 
     verify: str = FIRST
     save: str | None = None
+    training: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +121,8 @@ def _choices(mode: str | None, options: Mapping[str, Any] | None) -> Choices:
         raise UserError(
             f"verify is {choices.verify!r}", next_step=f"use one of {', '.join(VERIFY)}"
         )
+    if not isinstance(choices.training, bool):
+        raise UserError(f"training is {choices.training!r}", next_step="use True or False")
     if choices.save is not None:
         _make_folder(choices.save)
     return choices
@@ -173,7 +179,11 @@ class _Graph:
     def _compiled(self, module: nn.Module, call: list[Any]) -> _Run:
         full = self._choices.verify == FULL
         try:
-            result = optimize(module, call, check=full, autocast=_autocast(call))
+            asked: dict[str, Any] = {
+                "autocast": _autocast(call),
+                "training": self._choices.training,
+            }
+            result = optimize(module, call, check=full, **asked)
         except Exception as error:  # whatever it is, the model runs without its kernels
             return self._as_it_is("", str(error) or type(error).__name__, warn=True)
         kernels = tuple(row.name for row in result.plan if row.is_kernel)
