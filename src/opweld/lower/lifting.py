@@ -68,7 +68,7 @@ def _sites(number: int, part: Part) -> list[_Site]:
     return [
         _Site((number, at), graph, origins, group, lowered, key_of(graph, group, lowered))
         for at, (group, lowered) in enumerate(zip(fused, part.kernels, strict=True))
-        if not (part.variant.contract.differentiable and _has_windows(group))
+        if not (_has_windows(group) and part.variant.contract.differentiable)
     ]
 
 
