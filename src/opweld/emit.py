@@ -79,10 +79,10 @@ def emit(
         held |= {f"host_bound{label}": text for label, text in bound.items()}
         call = _call_text(original, parts, libraries, held, spans, backwards)
         shared = [text] if (text := shared_text(libraries)) else []
-        support = [*shared, support_text(libraries.language, differentiable(parts))]
+        support = [*shared, support_text(libraries.language, _differentiable(parts))]
         calls = [call, refit_text(parts)] if submodules_of(parts) else [call]
         written = "\n".join([*sections, *calls])
-        support += [*optional_texts(written, differentiable(parts)), *calls]
+        support += [*optional_texts(written, _differentiable(parts)), *calls]
         sections += [f"{MARKER}\n{support[0]}", *support[1:]]
     else:
         sections.append(class_text)
@@ -120,6 +120,11 @@ class _FusedGroup:
         return self.group.only_moves and self.operator.reuse is None
 
     @property
+    def has_reference(self) -> bool:
+        """Without gradients only what is called all the same has one: the view beside a copy."""
+        return self.gradients or self.moves
+
+    @property
     def backward(self) -> Backward | None:
         if not self.gradients:
             return None
@@ -132,7 +137,7 @@ def _fused_groups(
     parts: tuple[Part, ...], backwards: tuple[BackwardPart, ...] = ()
 ) -> list[_FusedGroup]:
     made = {each.operator: each for each in backwards}
-    gradients = differentiable(parts)
+    gradients = _differentiable(parts)
     return [
         _FusedGroup(
             graph, group, operator, _tail(group, lowered), made.get(operator.name), gradients
@@ -141,9 +146,9 @@ def _fused_groups(
     ]
 
 
-def differentiable(parts: tuple[Part, ...]) -> bool:
-    """Whether some kernels run where gradients are asked for."""
-    return any(part.variant.contract.differentiable for part in parts)
+def _differentiable(parts: tuple[Part, ...]) -> bool:
+    """Whether some kernels run where gradients are asked for, which is told by a mode's guard."""
+    return any(mode[0].variant.contract.differentiable for mode in modes_of(parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,12 +257,10 @@ def _original_text(original: Original) -> str:
 
 
 def _references(fused: _FusedGroup) -> list[str]:
-    """What a group computes, in PyTorch, and its backward where that is in closed form: without
-    gradients only what is called all the same, the view beside a copy.
-    """
+    """What a group computes, in PyTorch, and its backward where that is in closed form."""
     if fused.tail is not None:
         return [apart(fused.graph, fused.group, fused.operator, fused.tail)]
-    if not (fused.gradients or fused.moves):
+    if not fused.has_reference:
         return []
     closed = fused.backward
     text = reference(fused.graph, fused.group, fused.operator)
@@ -364,7 +367,7 @@ def _kernel_call(fused: _FusedGroup, counts: tuple[int, ...]) -> Call:
     if fused.tail is not None:
         tail = f"ModelNew._opweld.{fused.tail.name}"
         return "_in_row_blocks", [f'op("{name}")', f"_{name}_apart", _fake(operator), tail]
-    reference = f"_{name}_reference" if fused.gradients or fused.moves else "None"
+    reference = f"_{name}_reference" if fused.has_reference else "None"
     arguments = [reference, _fake(operator)]
     lists = [i for i, a in enumerate(operator.arguments) if a.listed is not None]
     arguments += [f"{lists[0]}", f"{counts!r}"] if lists else []
@@ -387,11 +390,9 @@ def _several(fused: _FusedGroup) -> list[str]:
     arguments = fused.operator.arguments
     floats = tuple(i for i, a in enumerate(arguments) if a.type.dtype.is_float)
     places = _reached(fused)
-    return (
-        []
-        if not fused.gradients or places == (floats,)
-        else [f"**_several({', '.join(map(repr, places))})"]
-    )
+    if not fused.gradients or places == (floats,):
+        return []
+    return [f"**_several({', '.join(map(repr, places))})"]
 
 
 def _reached(fused: _FusedGroup) -> tuple[tuple[int, ...] | None, ...]:

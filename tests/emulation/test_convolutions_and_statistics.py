@@ -5,6 +5,7 @@ original computes.
 from __future__ import annotations
 
 import copy
+import logging
 import re
 import warnings
 from pathlib import Path
@@ -23,7 +24,8 @@ from tests.emulation.convolution_models import (
 from tests.gpu.emitting import all_convolutions_ours
 from torch import Tensor
 
-from opweld.interface.why import FORWARD_ONLY, HELD, why
+from opweld.interface.reasons import log_reasons
+from opweld.interface.why import FORWARD_ONLY, HELD, ORIGINAL, why
 
 MODEL = source(
     """self.conv, self.norm = nn.Conv2d(33, 36, 3, padding=1), nn.BatchNorm2d(36, momentum=0.3)
@@ -128,6 +130,18 @@ def test_in_eval_gradients_are_the_originals_too(pair: Pair) -> None:
         torch.autograd.grad(m(x).square().sum(), list(m.parameters())) for m in (new, original)
     ]
     assert all(map(torch.equal, *found))
+
+
+def test_a_call_that_asks_for_gradients_is_logged_once(
+    pair: Pair, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    new = load_file(tmp_path / "statistics_logged.py", pair.text).ModelNew()
+    (x,) = pair.inputs(2)
+    with caplog.at_level(logging.INFO, "opweld.guards"):
+        log_reasons(new, pair.text, torch.compiler.is_compiling)
+        for _ in range(2):
+            new(x)
+    assert [each.partition(": ")[2] for each in caplog.messages] == [f"{ORIGINAL}: {FORWARD_ONLY}"]
 
 
 def test_the_file_says_what_its_kernels_are_for(pair: Pair) -> None:

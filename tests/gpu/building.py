@@ -84,16 +84,17 @@ def _build(folder: str, stem: str, source: str, within: Within, asked: dict[str,
 
 
 @contextlib.contextmanager
-def _turn(folder: Path) -> Iterator[None]:
+def _turn(directory: Path) -> Iterator[None]:
     """Waits until fewer than there are cores build: files of tests that begin side by side have
     processes of their own, whose compilers together would not fit the machine's memory.
     """
-    locks = [FileLock(folder / f"turn{number}.lock") for number in range(os.cpu_count() or 2)]
+    locks = [FileLock(directory / f"turn{number}.lock") for number in range(os.cpu_count() or 2)]
     while (lock := next(filter(_taken, locks), None)) is None:
         time.sleep(0.2)
-    with lock:  # it is taken already: its last release is ours
-        lock.release()
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def _taken(lock: FileLock) -> bool:

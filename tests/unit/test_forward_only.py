@@ -26,6 +26,14 @@ class Patches(nn.Module):
         return torch.relu(self.linear(y).tanh())
 
 
+class Normed(Patches):
+    """In training the norm takes statistics."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__(features)
+        self.conv = nn.Sequential(self.conv, nn.BatchNorm2d(64))  # type: ignore[assignment]
+
+
 class Up(nn.Module):
     def __init__(self, groups: int = 1) -> None:
         super().__init__()
@@ -38,7 +46,7 @@ class Up(nn.Module):
 def text_of(module: nn.Module, *shape: int, **options: object) -> str:
     original = Original("asked.py", __name__, type(module).__name__, None)
     given = Options(target="h200", check=False, **options)  # type: ignore[arg-type]
-    return compile_module(module.eval(), (torch.randn(shape),), {}, original, given).text
+    return compile_module(module, (torch.randn(shape),), {}, original, given).text
 
 
 @pytest.mark.parametrize(
@@ -55,13 +63,33 @@ def text_of(module: nn.Module, *shape: int, **options: object) -> str:
 def test_where_convolutions_of_ours_are_most_of_it(
     module: nn.Module, shape: tuple[int, ...], alone: bool
 ) -> None:
-    text = text_of(module, *shape)
+    text = text_of(module.eval(), *shape)
     assert ("if _kernels.asks_for_gradients(self, x):" in text) == alone
     assert ("gradients=False" in text) == alone
     references = re.findall(r"^def _k\d+_(\w+)_reference\(", text, re.M)
     assert (set(references) <= {"copy"}) == alone, "a view may stand for what is only moved"
     assert ("autograd.Function" in text) != alone
     assert ("Calls that ask for gradients run the original" in text) == alone
+
+
+def test_other_dtypes_under_autocast_are_the_originals_with_gradients_too() -> None:
+    """One guard is for both, and refuses gradients."""
+    text = text_of(Up(), 8, 64, 32, 32, autocast=("bfloat16",))
+    assert "if _kernels.asks_for_gradients(self, x):" in text
+    assert "autograd.Function" not in text
+
+
+def test_one_mode_may_have_kernels_where_gradients_are_asked_for() -> None:
+    text = text_of(Normed(2048), 8, 16, 64, 64, mode="both")
+    assert "if self.training and _kernels.asks_for_gradients(self, x):" in text
+    assert text.count("gradients=False") == 1 and "autograd.Function" in text
+
+
+def test_where_the_mode_does_not_tell_the_guard_does() -> None:
+    """Convolutions in float16 are the library's."""
+    text = text_of(Up(), 8, 64, 32, 32, dtype=("float16",))
+    assert "asks_for_gradients" not in text
+    assert text.count("gradients=False") == 1 and "autograd.Function" in text
 
 
 def test_with_kernels_for_gradients_it_is_for_both() -> None:

@@ -22,7 +22,7 @@ from opweld.capture.flags import allows_tf32, allows_tf32_convolutions
 from opweld.compiled import Compiled
 from opweld.driver.backwards import backward_text, backwards_of, head_lines
 from opweld.driver.costs import costs_of
-from opweld.driver.forward_only import of_forwards_alone
+from opweld.driver.forward_only import with_forward_only
 from opweld.driver.head import AS_IT_IS, head_of, title
 from opweld.driver.kept_bytes import kept_text
 from opweld.driver.rows import kept_row, left_row, line_texts, rows_of
@@ -333,7 +333,7 @@ def _down(
     plan = with_traffic(plan, kernels, target, conditions.sizes)
     rewrites = plan_lines(simplified.rewritten, algebra, conditions.sizes, simplified.left)
     variant = _of_products(variant, plan)
-    variant = of_forwards_alone(variant, plan, conditions, options.training)
+    variant = with_forward_only(variant, plan, conditions, options.training)
     part = Part(variant, plan, kernels, bool(simplified.rewritten))
     return _Line(
         simplified, part, tuple(rewrites), tuple(file_lines(simplified.rewritten, algebra))

@@ -12,8 +12,8 @@ from opweld.target import Target
 
 AS_IT_IS = "No operation of it is fused: ModelNew is the original"
 WITHOUT_GRADIENTS = (
-    "Calls that ask for gradients run the original, which makes convolutions as quickly then;\n"
-    "--training makes kernels for them."
+    "Calls that ask for gradients run the original: torch.no_grad() runs the kernels, and\n"
+    "--training makes some for gradients."
 )
 
 

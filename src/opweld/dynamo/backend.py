@@ -179,11 +179,8 @@ class _Graph:
     def _compiled(self, module: nn.Module, call: list[Any]) -> _Run:
         full = self._choices.verify == FULL
         try:
-            asked: dict[str, Any] = {
-                "autocast": _autocast(call),
-                "training": self._choices.training,
-            }
-            result = optimize(module, call, check=full, **asked)
+            autocast, training = _autocast(call), self._choices.training
+            result = optimize(module, call, check=full, autocast=autocast, training=training)
         except Exception as error:  # whatever it is, the model runs without its kernels
             return self._as_it_is("", str(error) or type(error).__name__, warn=True)
         kernels = tuple(row.name for row in result.plan if row.is_kernel)

@@ -105,7 +105,7 @@ def _class(
     if name == "ModelNew":
         lines += ["", *_indented(piece("adopt").strip().split("\n"), 4)]
     if parts:
-        asking = _as_it_was(parts, asking_test(parts))
+        asking = _as_it_was(parts, asking_test([mode[0].variant for mode in modes_of(parts)]))
         small = host_bound_test(parts[0].variant.contract, label_of(parts))
         original = _as_it_was(parts, small) if label_of(parts) in bound else []
         lines += ["", *_indented(_forward_lines(parts, spans, methods, asking, original, steps), 4)]

@@ -8,11 +8,11 @@ host (H100). Eager's operations take 10 us each, more than the device needs for 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from ..ir.contract import Contract
+from ..ir.contract import Contract, Variant
 from ..ir.expr import Size, evaluate, product
-from ..ir.original import Part, forwards_of
+from ..ir.original import Part
 
 # The elements of the largest tensor of a kernel, on average, by the device: an H100, two cores.
 FEW = {"cuda": 1 << 20, "cpu": 1 << 15}
@@ -37,28 +37,21 @@ def host_bound_test(contract: Contract, label: str) -> str:
     return f"_kernels.host_bound{label}({', '.join(['self', *tensors])})"
 
 
-def asking_test(parts: tuple[Part, ...]) -> str:
-    """Whether a call asks for gradients that no kernel is made for; empty where the training flag
-    alone does not tell which calls these are. Tensors inside of arguments are the guard's to look
-    at.
+def asking_test(modes: Sequence[Variant]) -> str:
+    """Whether a call asks for gradients that no kernel is made for, by the first variants of the
+    modes and dtypes; empty where the training flag does not tell which calls these are. Tensors
+    inside of arguments are the guard's to look at.
     """
-    variants = [part.variant for part in forwards_of(parts)]
-    modes = {
-        kind: {v.training for v in variants if v.contract.forward_only is kind}
-        for kind in (True, False)
-    }
-    if not modes[True] or modes[True] & modes[False]:
+    alone = {mode.training for mode in modes if mode.contract.forward_only}
+    others = {mode.training for mode in modes if not mode.contract.forward_only}
+    if not alone or alone & others:
         return ""
-    accesses = (f.access for f in parts[0].variant.contract.inputs if f.type is not None)
+    accesses = [fact.access for fact in modes[0].contract.inputs if fact.type is not None]
     given = ", ".join(["self", *filter(str.isidentifier, accesses)])
-    only = (
-        ""
-        if not modes[False]
-        else "self.training and "
-        if True in modes[True]
-        else "not self.training and "
-    )
-    return f"{only}_kernels.asks_for_gradients({given})"
+    asks = f"_kernels.asks_for_gradients({given})"
+    if not others:
+        return asks
+    return f"self.training and {asks}" if alone == {True} else f"not self.training and {asks}"
 
 
 def is_early(contract: Contract) -> bool:

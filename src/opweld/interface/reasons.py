@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from opweld.interface import logs
-from opweld.interface.why import FORWARD_ONLY, HOST_BOUND, ORIGINAL, why_of
+from opweld.interface.why import AT_ONCE, ORIGINAL, why_of
 
 
 def log_reasons(module: Any, text: str, is_compiling: Callable[[], bool]) -> None:
@@ -35,8 +35,7 @@ def log_reasons(module: Any, text: str, is_compiling: Callable[[], bool]) -> Non
     def at_once(meaning: str) -> Callable[..., str]:
         return lambda new, values, found: f"{ORIGINAL}: {meaning}" if found else ""
 
-    asked = {"host_bound": HOST_BOUND, "asks_for_gradients": FORWARD_ONLY}
-    reasons = {"tell": original_runs, **{name: at_once(asked[name]) for name in asked}}
+    reasons = {"tell": original_runs, **{name: at_once(said) for name, said in AT_ONCE.items()}}
     for name, reason in reasons.items():
         if hasattr(held, name):
             setattr(held, name, _followed(getattr(held, name), reason, say, is_compiling))

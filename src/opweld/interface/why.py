@@ -29,8 +29,8 @@ FORWARD_ONLY = (
     " opweld optimize --training makes some for gradients"
 )
 NOT_BUILT = "its kernels were not built, or no device here runs them; a warning said why"
-# What a forward asks before its guard.
-_AT_ONCE = {"_kernels.host_bound": HOST_BOUND, "_kernels.asks_for_gradients": FORWARD_ONLY}
+# What a forward asks of `_kernels` before its guard, and what that means where it holds.
+AT_ONCE = {"host_bound": HOST_BOUND, "asks_for_gradients": FORWARD_ONLY}
 # What the file's own warning says of sizes begins so.
 _OTHER_SIZES = "an input is of "
 # What clauses that are not about the arguments mean where they do not hold.
@@ -197,8 +197,7 @@ class _Reading:
     def _holds(self, test: ast.expr) -> bool:
         holds = bool(self._value(test))
         text = ast.unparse(test)
-        of_gradients = (meaning for word, meaning in _AT_ONCE.items() if word in text)
-        if meaning := next(of_gradients, ""):
+        if meaning := _meaning_at_once(text):
             self._at_once = meaning if holds else ""
         elif holds == text.startswith("not "):
             self._failed += [self._first_false(name) for name in _guards_in(test)]
@@ -310,8 +309,12 @@ def _is_of_the_original(call: ast.Call) -> bool:
 
 def _is_about_the_call(test: ast.expr) -> bool:
     text = ast.unparse(test)
-    asked = any(word in text for word in _AT_ONCE) or text.startswith("_autocast ")
+    asked = bool(_meaning_at_once(text)) or text.startswith("_autocast ")
     return asked or bool(_guards_in(test))
+
+
+def _meaning_at_once(text: str) -> str:
+    return next((said for name, said in AT_ONCE.items() if f"_kernels.{name}" in text), "")
 
 
 def _guards_in(test: ast.expr) -> list[str]:

@@ -163,16 +163,15 @@ class _Blocks:
         first, *_ = calls
         asked = ["False"] * len(_mask(first))
         for call in calls:
-            asked[_mask(call).index(True)] = self._needs(self.wanted.get(call.serial, frozenset()))
+            asked[_mask(call).index(True)] = self._needs(self.wanted[call.serial])
             self.body.texts[call.serial] = self.body.texts[first.serial]
-        *before, line = self.body.lines
-        assert line.endswith(f"{[*_mask(first)]})"), "the mask is the last argument"
-        line = line.removesuffix(f"{[*_mask(first)]})") + f"[{', '.join(asked)}])"
-        self.body.lines = [*before, line]
+        mask = f"{[*_mask(first)]})"
+        assert self.body.lines[-1].endswith(mask), "the mask is the last argument"
+        self.body.lines[-1] = self.body.lines[-1].removesuffix(mask) + f"[{', '.join(asked)}])"
 
     def _needs(self, wanted: frozenset[int]) -> str:
         """Whether one of these outputs is wanted."""
-        return " or ".join(f"_need[{self.places[number]}]" for number in sorted(wanted)) or "False"
+        return " or ".join(f"_need[{self.places[number]}]" for number in sorted(wanted))
 
     def results(self, graph: Graph) -> dict[int, str]:
         """The texts of the gradients, by the places of their operands."""
