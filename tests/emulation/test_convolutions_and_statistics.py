@@ -99,15 +99,20 @@ def test_gradients_are_the_originals(pair: Pair, asking: str) -> None:
     assert kernels_in(lambda: new(x.requires_grad_())) == 0
 
 
-def test_a_call_that_asks_for_gradients_warns_of_the_option(pair: Pair, tmp_path: Path) -> None:
+@pytest.mark.parametrize("asking", ["weights", "input"])
+def test_a_call_that_asks_for_gradients_warns_of_the_option(
+    asking: str, pair: Pair, tmp_path: Path
+) -> None:
     new = load_file(tmp_path / "statistics_warned.py", pair.text).ModelNew().train()
     said = r"original: gradients are asked for; torch.no_grad\(\) runs .* optimize --training makes"
     elsewhere = copy.deepcopy(new).to("meta")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         elsewhere(pair.inputs(2)[0].to("meta"))
+    new.requires_grad_(asking == "weights")
     with pytest.warns(UserWarning, match=said):
-        new(*pair.inputs(2))
+        new(pair.inputs(2)[0].requires_grad_(asking == "input"))
+    new.requires_grad_(True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         new(*pair.inputs(2))
@@ -121,6 +126,7 @@ def test_in_eval_gradients_are_the_originals_too(pair: Pair) -> None:
     assert why(new, pair.text, (x,), {}).endswith(FORWARD_ONLY)
     with torch.no_grad():
         assert why(new, pair.text, (x,), {}) == HELD
+        assert FORWARD_ONLY not in why(new, pair.text, (x[:, 1:],), {})
     assert kernels_in(lambda: new(x)) == 0
     new.requires_grad_(False)
     assert kernels_in(lambda: new(x)) >= 2, "nobody asks"
@@ -139,6 +145,9 @@ def test_a_call_that_asks_for_gradients_is_logged_once(
     (x,) = pair.inputs(2)
     with caplog.at_level(logging.INFO, "opweld.guards"):
         log_reasons(new, pair.text, torch.compiler.is_compiling)
+        with torch.no_grad():
+            new(x)
+        assert caplog.messages == []
         for _ in range(2):
             new(x)
     assert [each.partition(": ")[2] for each in caplog.messages] == [f"{ORIGINAL}: {FORWARD_ONLY}"]
