@@ -59,8 +59,8 @@ class Methods:
 def _support_names() -> frozenset[str]:
     """What the fixed texts of emitted files define."""
     texts = resources.files(__package__) / "texts"
-    entries = (*texts.iterdir(), *(texts / "gradients").iterdir())
-    files = (each for each in entries if each.is_file())  # those of targets define no names
+    folders = (texts, *(each for each in texts.iterdir() if each.is_dir()))
+    files = (each for folder in folders for each in folder.iterdir() if each.is_file())
     words = re.compile(r"^(?:(?:def|class) (\w+)|(\w+) =)", re.MULTILINE)
     found = [match for each in files for match in words.findall(each.read_text(encoding="utf-8"))]
     return frozenset(name for match in found for name in match if name)

@@ -205,5 +205,4 @@ def format_line(graph: Graph) -> list[str]:
         return []
     if all(copy.always for copy in copies):
         return [f"{size_name(CHANNELS_LAST)} = 1"]
-    form = f"torch._prims_common.suggest_memory_format({image.attrs.access})"
-    return [f"{size_name(CHANNELS_LAST)} = int({form} is torch.channels_last)"]
+    return [f"{size_name(CHANNELS_LAST)} = _kernels.channels_last({image.attrs.access})"]

@@ -30,6 +30,7 @@ _OPTIONAL = {
     "facts": ("_facts(",),
     "flags/tf32": ("_kernels.allows_tf32(",),
     "flags/tf32_convolutions": ("_kernels.allows_tf32_convolutions(",),
+    "memory/channels_last": ("_kernels.channels_last(",),
     "track": ("_kernels.track(",),
     "buffers/before": ("_kernels.before(",),
     "buffers/update": ("_kernels.update(",),
@@ -53,7 +54,10 @@ _OPTIONAL = {
 # Of these there is a shorter text for calls without gradients.
 _FORWARD_ONLY = frozenset({"tensor_list"})
 # What the class calls by names of `_kernels`.
-_HELD = ("allows_tf32", "allows_tf32_convolutions", "track", "before", "update", "unshared")
+_HELD = (
+    *("allows_tf32", "allows_tf32_convolutions", "channels_last"),
+    *("track", "before", "update", "unshared"),
+)
 _MAX_CHARS = 98
 # Of flags behind the name that they are given.
 _MAX_FLAGS = 68

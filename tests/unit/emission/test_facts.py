@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import inspect
 import random
 import sys
 import weakref
@@ -270,3 +271,19 @@ def test_a_model_is_not_kept_alive() -> None:
     del model
     gc.collect()
     assert gone() is None and weight() is None
+
+
+def test_a_model_in_the_place_of_another_is_asked_anew() -> None:
+    """What is known goes by the place in memory, which is free when the model is gone."""
+    holds, model = test_of(), Model()
+    assert is_known(holds, model)
+    closed: Any = inspect.getclosurevars(holds).nonlocals
+    known = closed["known"]
+    entry = known[id(model)]
+    other = Model()
+    other.factor = 4
+    known[id(other)] = entry  # as if it were at the first one's place
+    assert not holds(other, DEVICES)
+    del model, entry
+    gc.collect()
+    assert [*known] == [id(other)]

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import ast
 from importlib import resources
+from typing import Any
 
 import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.behaviour.emitted import emitted_text, texts_in
 from tests.behaviour.models import SOURCES
+from torch._prims_common import suggest_memory_format
 
+from opweld.emission import piece
 from opweld.emission.support import MARKER, call_text, filled, optional_texts, support_text
 
 MAX_LINES = 118
@@ -100,3 +106,20 @@ def test_calls_fill_their_lines_and_break_nothing_inside() -> None:
     assert all(f"x{n}.new_empty((x{n}.shape[0], 64, {n}))" in "\n".join(lines) for n in range(4))
     assert lines[-1].endswith("reached=(None, (0, 1)))")
     assert filled("k=f(", ["a", "b"], ")", 4) == "k=f(a, b)"
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    sizes=st.tuples(*[st.integers(0, 3)] * 4),
+    strides=st.tuples(*[st.integers(0, 30)] * 4),
+    packed=st.sampled_from([None, torch.contiguous_format, torch.channels_last]),
+)
+def test_the_quick_way_to_a_format_is_pytorchs(
+    sizes: tuple[int, ...], strides: tuple[int, ...], packed: torch.memory_format | None
+) -> None:
+    names: dict[str, Any] = {"torch": torch}
+    exec(piece("memory/channels_last"), names)
+    x = torch.empty(sizes).contiguous(memory_format=packed) if packed else None
+    x = torch.empty(400).as_strided(sizes, strides) if x is None else x
+    made = suggest_memory_format(x)
+    assert names["_channels_last"](x) == (made is torch.channels_last)
