@@ -64,6 +64,41 @@ def test_what_a_product_needs_is_not_in_its_tail():
     assert [operations(group) for group in plan.groups] == [["relu"], ["call", "add"]]
 
 
+def squares_of(m: Make, h: Node) -> Node:
+    """The root of the mean of squares along the last axis."""
+    squares = m.abs(m.mul(h, h))
+    return m.sqrt(m.reduced("sum", squares, 1))
+
+
+def test_what_is_only_folded_of_a_value_in_memory_is_the_folds():
+    m = Make()
+    x = m.x("x", BATCH, 8)
+    h = m.add(linear(m, x, 8), x)
+    plan = plan_of(m.div(h, squares_of(m, h)), target=EAGER)
+    assert [operations(g) for g in plan.groups] == [
+        ["call", "add"],
+        ["mul", "abs", "sum", "sqrt", "div"],
+    ]
+    assert [[n.op.value for n in g.outputs] for g in plan.groups] == [["add"], ["div"]]
+
+
+def test_what_is_only_folded_joins_where_that_saves_the_value():
+    m = Make()
+    h = linear(m, m.x("x", BATCH, 8), 8)
+    plan = plan_of(squares_of(m, h), target=EAGER)
+    assert operations(plan.groups[0]) == ["call", "mul", "abs"]
+
+
+def test_what_is_read_elsewhere_or_made_of_two_values_joins_too():
+    m = Make()
+    x, h = m.x("x", BATCH, 8), linear(m, m.x("z", BATCH, 8), 8)
+    squares = m.mul(h, h)
+    plan = plan_of(m.div(h, m.reduced("sum", squares, 1)), squares, target=EAGER)
+    assert operations(plan.groups[0]) == ["call", "mul"]
+    plan = plan_of(m.div(h, m.reduced("sum", m.mul(h, x), 1)), target=EAGER)
+    assert operations(plan.groups[0]) == ["call", "mul"]
+
+
 def test_two_products_are_two_kernels():
     m = Make()
     x = m.x("x", BATCH, 8)
