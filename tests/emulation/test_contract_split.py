@@ -247,6 +247,14 @@ FAULTS = {
         "i = 3; i < intervals",
     ),
     "a kept copy for another b": ("differs |= sample_of", "differs |= 0 & sample_of"),
+    "what another block found": (
+        "[blockIdx.x] = any_of_block",
+        "[blockIdx.x] = blockIdx.x == 0 && any_of_block",
+    ),
+    "what was known of another copy": (
+        "blockIdx.x == 0 && threadIdx.x == 0) *call.head = {}",
+        "false) *call.head = {}",
+    ),
     "values out of range let through": ("return largest == 0.0f ||", "return true ||"),
 }
 
@@ -258,10 +266,17 @@ def test_a_fault_in_splitting_shows(fault: str) -> None:
     assert sound in source
     source = source.replace(sound, broken)
     a, b = _few()
-    if fault == "a kept copy for another b":
+    if fault in ("a kept copy for another b", "what another block found"):
         held = _held(a, b)
         product(a, b, MMA, held=held, source=source)
-        b[0, 0, 0] += 1.0
+        b[0, -1, -1] += 1.0
+        found = product(a, b, MMA, held=held, source=source)
+        assert (found != product(a, b, MMA)).any()
+    elif fault == "what was known of another copy":
+        held, one = _held(a, b), b[0, 2, 5].copy()
+        b[0, 2, 5] = np.nan
+        product(a, b, MMA, held=held, source=source)
+        b[0, 2, 5] = one
         found = product(a, b, MMA, held=held, source=source)
         assert (found != product(a, b, MMA)).any()
     elif fault == "values out of range let through":

@@ -65,6 +65,7 @@ struct SplitOperands {
         split.state.column_max = space.take<uint32_t>(p.k);
         split.state.row_max = space.take<uint32_t>(p.batches * p.n);
         split.state_bytes = space.used - begin;
+        split.state.differs = space.take<int>(HeldHead::kSamples);
         split.a_scale = space.take<float>(p.batches * split.intervals * scale_rows);
         split.a = space.take<half>(p.batches * p.m * split.intervals * (kParts * kInterval));
         split.held = take_held(is_held ? apart : space, kParts, p.batches, p.n, p.k);
@@ -118,7 +119,7 @@ struct NewOperand {
     }
 };
 
-// @HeldOperand deps: Launch, Memory, OnEachDevice, SplitOperands, check_held_kernel, num_multiprocessors, reads_packets, refresh_held_kernel
+// @HeldOperand deps: Launch, Memory, OnEachDevice, SplitOperands, num_multiprocessors, reads_packets, refresh_held_kernel
 // An operand b whose split copy is held: made where it is known to have changed, or where the
 // device finds it stale.
 struct HeldOperand {
@@ -129,19 +130,18 @@ struct HeldOperand {
                      cudaStream_t stream) {
         const Spots spots = split.spots_of_b(p);
         const bool changed = !memory.held || memory.changed;
-        const int error = Launch(1, 1024, 0, stream)
-                              .run(check_held_kernel, p.b, spots, split.held, split.state, changed);
-        if (error) return error;
         const auto kernel = refresh_held_kernel<kParts>;
         static OnEachDevice resident;
         const int64_t most = resident.get([&] {
             int blocks = 0;
             cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, 256, 0);
-            return num_multiprocessors() * blocks;
+            const int all = num_multiprocessors() * blocks;
+            return all < HeldHead::kSamples ? all : HeldHead::kSamples;
         });
         Launch launch(spots.count() < most ? spots.count() : most, 256, 0, stream);
         launch.run_together();
-        return launch.run(kernel, p.b, spots, split.held, split.state, reads_packets<float>(p.b));
+        return launch.run(kernel, p.b, spots, split.held, split.state, changed,
+                          reads_packets<float>(p.b));
     }
 };
 

@@ -31,13 +31,13 @@ struct CallHead {
     int needs_fallback;  // an operand does not fit its packed form
     int lossy;           // digits of an operand are lost, which may count
     int again;  // the float32 kernel makes the product: operands do not fit, or lost digits count
-    int stale;  // the split copy of b has to be made
 };
 
 struct CallState {
     CallHead* head;
     uint32_t* column_max;  // [k]
     uint32_t* row_max;     // [batches][n] bits of the largest |b[n, .]| / 2^c
+    int* differs;          // [blocks that look whether a held copy is stale]
 };
 
 // @sample_of deps: Operand, Held
@@ -57,25 +57,30 @@ OPWELD_FN uint32_t sample_of(const Operand& b, int i, const Spots& spots) {
     return __float_as_uint(static_cast<const float*>(b.data)[at]);
 }
 
-// @check_held_kernel deps: Spots, sample_of, CallState
-// Compares b with the samples kept of it: are they alike, and is it not known to have `changed`,
-// the split copy still holds. One block.
-static __global__ void __launch_bounds__(1024)
-    check_held_kernel(const Operand b, const Spots spots, const Held held, const CallState call,
-                      const bool changed) {
+// @is_stale deps: cooperative_groups, sample_of
+// Whether the split copy is no longer b's: it is known to have `changed`, or is not as the samples
+// kept of it. Each block compares a share of them, and learns what the others found. Begins what is
+// known of the call.
+[[maybe_unused]] OPWELD_FN bool is_stale(const cooperative_groups::grid_group& grid,
+                                         const Operand& b, const Spots& spots, const Held& held,
+                                         const CallState& call, bool changed) {
     bool differs = changed || held.head->known == 0;
-#pragma unroll
-    for (int i = threadIdx.x; i < HeldHead::kSamples; i += 1024) {
+    const int share = (HeldHead::kSamples - 1) / int(gridDim.x) + 1;
+    const int from = int(blockIdx.x) * share, end = min(from + share, HeldHead::kSamples);
+    for (int i = from + threadIdx.x; i < end; i += blockDim.x) {
         differs |= sample_of(b, i, spots) != held.head->samples[i];
     }
-    const int stale = __syncthreads_or(differs);
-    if (threadIdx.x == 0) {
-        *call.head = {stale ? 0 : held.head->needs_fallback, stale ? 0 : held.head->lossy, 0,
-                      stale};
-    }
-    if (!stale) return;
-    for (int64_t i = threadIdx.x; i < spots.k; i += 1024) call.column_max[i] = 0;
-    for (int64_t i = threadIdx.x; i < spots.batches * spots.rows; i += 1024) call.row_max[i] = 0;
+    const int any_of_block = __syncthreads_or(differs);
+    const int64_t first = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    const int64_t step = int64_t(gridDim.x) * blockDim.x;
+    for (int64_t i = first; i < spots.k; i += step) call.column_max[i] = 0;
+    for (int64_t i = first; i < spots.batches * spots.rows; i += step) call.row_max[i] = 0;
+    if (threadIdx.x == 0) call.differs[blockIdx.x] = any_of_block;
+    if (first == 0) *call.head = {held.head->needs_fallback, held.head->lossy, 0};
+    grid.sync();
+    bool any = false;
+    for (int i = threadIdx.x; i < int(gridDim.x); i += blockDim.x) any |= call.differs[i] != 0;
+    return __syncthreads_or(any);
 }
 
 // @SplitSpace deps: TransposeTile
@@ -209,16 +214,17 @@ static __global__ void __launch_bounds__(256, 4)
     pass_over_b<kPass, kParts>(b, spots, held, call, packets, space);
 }
 
-// @refresh_held_kernel deps: cooperative_groups, pass_over_b, sample_of
-// Splits b anew where its copy is stale; otherwise returns at once. A cooperative launch: all
-// blocks run at a time. At the end one of them vouches for the copy. Of a nothing is known yet.
+// @refresh_held_kernel deps: is_stale, pass_over_b
+// Splits b anew where its copy is stale. A cooperative launch of kSamples blocks at most: all run
+// at a time. At the end one of them vouches for the copy. Of a nothing is known yet.
 template <int kParts>
 static __global__ void __launch_bounds__(256, 3)
     refresh_held_kernel(const Operand b, const Spots spots, const Held held, const CallState call,
-                        const bool packets) {
+                        const bool changed, const bool packets) {
     __shared__ SplitSpace space;
-    if (!call.head->stale) return;
     const auto grid = cooperative_groups::this_grid();
+    if (!is_stale(grid, b, spots, held, call, changed)) return;
+    if (blockIdx.x == 0 && threadIdx.x == 0) *call.head = {};
     pass_over_b<SplitPass::kColumns, kParts>(b, spots, held, call, packets, space);
     grid.sync();
     pass_over_b<SplitPass::kRows, kParts>(b, spots, held, call, packets, space);
