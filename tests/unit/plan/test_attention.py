@@ -188,6 +188,41 @@ def test_what_gains_nothing(conditions: Conditions, rows: int, reason: str) -> N
     assert group.reason.startswith(f"attention of the library's: {reason}")
 
 
+@pytest.mark.parametrize(
+    ("heads", "rows", "keys", "depth", "target", "ours"),
+    [
+        (64, 64, 64, 64, SM_90A, False),
+        (63, 64, 64, 64, SM_90A, True),  # so few were not timed
+        (64, 64, 64, 64, SM_80, True),
+        (64, 70, 71, 64, SM_90A, True),  # more than 0.3 of a tile
+        (64, 1024, 64, 64, SM_90A, True),
+        (64, 128, 128, 64, SM_90A, True),
+        (64, 128, 128, 128, SM_90A, False),
+        (64, 129, 128, 128, SM_90A, True),
+        (64, 128, 129, 128, SM_90A, True),
+    ],
+)
+def test_tiles_that_are_mostly_empty_or_hold_all_keys(
+    heads: int, rows: int, keys: int, depth: int, target: Target, ours: bool
+) -> None:
+    q, k, v = normal(1, heads, rows, depth), *(normal(1, heads, keys, depth) for _ in range(2))
+    (group,) = make_plan(graph_of(Forward(FORMS["function"]), q, k, v), target).groups
+    assert (group.kind is not GroupKind.LIBRARY) == ours
+    if not ours:
+        assert group.reason == "attention of the library's: of so few keys, for which it is faster"
+    written = make_plan(graph_of(Forward(FORMS["matmul"]), q, k, v), target)
+    assert any(group.kind is GroupKind.ATTENTION for group in written.groups)
+
+
+def test_keys_that_heads_share_are_not_copied_for_the_librarys() -> None:
+    def grouped(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        k, v = (x.repeat_interleave(2, dim=1) for x in (k, v))
+        return F.scaled_dot_product_attention(q, k, v)
+
+    graph = graph_of(Forward(grouped), normal(1, 64, 64, 64), *[normal(1, 32, 64, 64)] * 2)
+    assert [g.kind for g in make_plan(graph, SM_90A).groups] == [GroupKind.ATTENTION]
+
+
 def test_the_cpu_has_none() -> None:
     plan = make_plan(graph_of(Forward(FORMS["function"]), *QKV), CPU)
     assert [group.kind for group in plan.groups] == [GroupKind.LIBRARY]

@@ -17,8 +17,8 @@ from ...ir.plan import Conditions, number_at
 from ...ir.types import DType
 from ...ir.views import behind_views
 from ...target import Target
-from ..attention.function import of_function
-from ..attention.scores import LEAST_QUERIES, NoAttention, users_in
+from ..attention.function import is_function, of_function
+from ..attention.scores import LEAST_QUERIES, NoAttention, is_short, users_in
 from ..attention.written import written_out
 from ..cost import estimate_product, held_bytes, splits_itself
 from ..fusion import Cluster, fuse
@@ -99,7 +99,7 @@ def _choose_attention(choice: Choice, graph: Graph, target: Target, conditions: 
         try:
             found = of_function(call, users, arena) or written_out(call, users)
             if found is not None:
-                _require_gain(found, target, conditions)
+                _require_gain(call, found, target, conditions)
                 choice.products[call.serial] = found
                 scores = number_at(found.scores_bytes, conditions.sizes)
                 choice.accepted[call.serial] = f"{scores / 1e6:.1f} MB of scores stay on the chip"
@@ -163,7 +163,7 @@ def _compare_convolution(
     )
 
 
-def _require_gain(found: Attention, target: Target, conditions: Conditions) -> None:
+def _require_gain(call: Node, found: Attention, target: Target, conditions: Conditions) -> None:
     if conditions.autocast:
         raise NoAttention("autocast casts its operands")
     if conditions.tf32:
@@ -172,6 +172,8 @@ def _require_gain(found: Attention, target: Target, conditions: Conditions) -> N
         raise NoAttention("there is no kernel for it on this target")
     if number_at(found.queries, conditions.sizes) < LEAST_QUERIES:
         raise NoAttention("of few rows, which are bound by reading keys and values")
+    if target.tensor_cores == "sm90" and is_function(call) and is_short(found, conditions.sizes):
+        raise NoAttention("of so few keys, for which it is faster")
 
 
 def _product(call: Node, conditions: Conditions) -> Product:
