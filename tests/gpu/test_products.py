@@ -16,6 +16,7 @@ from torch import Tensor
 pytestmark = pytest.mark.gpu
 
 ROWS, INNER, COLUMNS = 512, 1536, 2048
+RUNS = 200
 LINEAR = f"""
 import torch
 from torch import nn
@@ -444,6 +445,24 @@ def require_eager(module: ModuleType, model: torch.nn.Module, x: Tensor, residua
         torch.testing.assert_close(
             model(x, residual), eager_of(module, model)(x, residual), rtol=1e-4, atol=1e-4
         )
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["counted", "seen by the device"])
+def test_a_weight_that_changes_before_each_call(linear: ModuleType, told: bool) -> None:
+    """Blocks of the kernel that splits it again wait for each other: the same bits each time."""
+    model = linear.ModelNew().cuda()
+    weight = model.fc.weight if told else model.fc.weight.data
+    values = [normal(*weight.shape) for _ in range(2)]
+    x, residual = normal(ROWS, INNER), normal(ROWS, COLUMNS)
+    first: list[Tensor] = []
+    with torch.no_grad():
+        for turn in range(2 * RUNS):
+            weight.copy_(values[turn % 2])
+            found = model(x, residual)
+            if turn < 2:
+                require_eager(linear, model, x, residual)
+                first.append(found)
+            assert torch.equal(found, first[turn % 2])
 
 
 def test_a_weight_changed_between_replays_of_a_graph(linear: ModuleType) -> None:

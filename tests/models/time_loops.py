@@ -190,6 +190,27 @@ class TwoStates(nn.Module):
         return a - b
 
 
+class OneStart(_Stepping):
+    """Two states that start as one."""
+
+    def forward(self, x):
+        h = c = x.new_zeros(x.shape[0], x.shape[2])
+        for t in range(x.shape[1]):
+            c = torch.tanh(c + x[:, t])
+            h = self.step(c, h)
+        return h - c
+
+
+class KeptStart(_Stepping):
+    """All turns read what the state starts as, which is computed."""
+
+    def forward(self, x):
+        h = start = torch.tanh(x[:, 0]).softmax(-1)
+        for t in range(x.shape[1]):
+            h = self.step(x[:, t] + start, h)
+        return h
+
+
 class StepsLast(_Stepping):
     """Steps along the last axis, whose parts are no rows of a linear layer's input."""
 
@@ -252,7 +273,7 @@ class StartAgain(_Stepping):
 
 LOOPS = (
     Cell, LastOnly, Backwards, BothWays, NoFirstState, Scan, Layers, OfModules, Windows, Turns,
-    TwoStates, StepsLast, FastWeights, SameNames, StartAgain,
+    TwoStates, OneStart, KeptStart, StepsLast, FastWeights, SameNames, StartAgain,
 )  # fmt: skip
 
 

@@ -59,7 +59,8 @@ def opened(body: Body, call: Node, loop: Loop, ended: tuple[Node, ...]) -> Opene
     for source, node, text in zip(inputs, call.inputs, given[:count], strict=False):
         origin = origins.get(source.serial)
         wish = (origin and assigned_name(origin.line)) or "state"
-        carried.append(_carried(body, node, text, wish, ended))
+        is_taken = node in ended and call.inputs.count(node) == 1
+        carried.append(_carried(body, node, text, wish, is_taken))
     parts = [
         body.fresh(_wish(origins.get(source.serial), text))
         for source, text in zip(inputs[count:][:num_parts], given[count:], strict=False)
@@ -136,9 +137,11 @@ def _named(body: Body, node: Node) -> str:
     return text if re.fullmatch(r"[\w.\[\]]+", text) else f"({text})"
 
 
-def _carried(body: Body, node: Node, text: str, wish: str, ended: tuple[Node, ...]) -> str:
-    """The name of a carried value, which has its first one."""
-    if node in ended and text in body.assigned:
+def _carried(body: Body, node: Node, text: str, wish: str, is_taken: bool) -> str:
+    """The name of a carried value, which has its first one: that one's where nothing else reads it,
+    another state or what is the same in all turns.
+    """
+    if is_taken and text in body.assigned:
         del body.texts[node.serial]
         return text
     name = body.fresh(wish)
