@@ -447,11 +447,11 @@ def require_eager(module: ModuleType, model: torch.nn.Module, x: Tensor, residua
         )
 
 
-@pytest.mark.parametrize("told", [True, False], ids=["counted", "seen by the device"])
-def test_a_weight_that_changes_before_each_call(linear: ModuleType, told: bool) -> None:
+@pytest.mark.parametrize("counted", [True, False], ids=["counted", "seen by the device"])
+def test_a_weight_that_changes_before_each_call(linear: ModuleType, counted: bool) -> None:
     """Blocks of the kernel that splits it again wait for each other: the same bits each time."""
     model = linear.ModelNew().cuda()
-    weight = model.fc.weight if told else model.fc.weight.data
+    weight = model.fc.weight if counted else model.fc.weight.data
     values = [normal(*weight.shape) for _ in range(2)]
     x, residual = normal(ROWS, INNER), normal(ROWS, COLUMNS)
     first: list[Tensor] = []

@@ -6,7 +6,7 @@ are read. Merging is greedy along edges, until nothing more can be merged, and n
 of clusters cyclic.
 
 A matrix product is the anchor of a cluster: what reads its result element by element joins it, and
-nothing that it needs does, nor what only a fold reads of a value that stands in memory anyway.
+nothing that it needs does, nor what only a reduction reads of a value that is in memory anyway.
 
 A reduction gives its cluster rows: the iteration space is that of its operand, and what joins it is
 computed for each element of a row, or once for the row (see rows.py). A scan does, too; what joins
@@ -59,7 +59,7 @@ class _Fusion:
     flops_per_byte: float
     repeats: bool
     alone: Collection[int]
-    folded: Collection[int]
+    only_reduced: Collection[int]
     member: dict[int, Cluster] = field(default_factory=dict)
     merges: int = 0
 
@@ -75,8 +75,9 @@ def fuse(
     the serials `alone`.
     """
     repeats = any(node.op in REPEATING for node in uses.nodes)
-    reach, folded = reach_of(uses), _only_folded(uses)
-    state = _Fusion(uses, reach, parallelism, flops_per_byte, repeats, alone, folded)
+    reach = reach_of(uses)
+    reduced = _only_reduced(uses, reach)
+    state = _Fusion(uses, reach, parallelism, flops_per_byte, repeats, alone, reduced)
     computing = [n for n in uses.nodes if computes(n) and n.serial not in uses.paddings]
     for node in computing:
         state.member[node.serial] = _alone(node)
@@ -94,37 +95,27 @@ def fuse(
     return tuple(dict.fromkeys(state.member[node.serial] for node in (*computing, *anchors)))
 
 
-def _only_folded(uses: Uses) -> frozenset[int]:
-    """What is computed of one value for a fold alone, where that value is read again behind the
-    fold, as the squares of an RMS norm. It is in memory then, and its kernel reads it: a product
-    that made them, too, would write as many bytes more.
+def _only_reduced(uses: Uses, reach: Reach) -> frozenset[int]:
+    """What is computed of one value for a reduction alone, where something behind the reduction
+    reads that value, too, as the squares of an RMS norm. The value is in memory then, and the
+    reduction's kernel reads it: a product that made the squares would write as many bytes more.
     """
     found: set[int] = set()
-    for fold in uses.nodes:
-        if fold.kind is not Kind.REDUCTION:
+    for reduction in uses.nodes:
+        if reduction.kind is not Kind.REDUCTION:
             continue
         own: list[Node] = []
-        node = behind_views(fold.inputs[0])
+        node = behind_views(reduction.inputs[0])
         while node.kind is Kind.POINTWISE and not uses.leaves_memory(node):
             read = {behind_views(o) for o in node.inputs if behind_views(o).op is not Op.CONST}
-            if len(read) != 1 or not {fold, *own}.issuperset(uses.readers[node.serial]):
+            if len(read) != 1 or not {reduction, *own}.issuperset(uses.readers[node.serial]):
                 break
             own.append(node)
             (node,) = read
-        if own and not _behind(uses, fold).isdisjoint(r.serial for r in uses.readers[node.serial]):
+        place, readers = uses.place[reduction.serial], uses.readers[node.serial]
+        if any(reach.leads_to(place, uses.place[reader.serial]) for reader in readers):
             found.update(each.serial for each in own)
     return frozenset(found)
-
-
-def _behind(uses: Uses, node: Node) -> set[int]:
-    """All that needs `node`."""
-    found: set[int] = set()
-    waiting = [node]
-    while waiting:
-        new = [u for u in uses.users[waiting.pop().serial] if u.serial not in found]
-        found.update(user.serial for user in new)
-        waiting += new
-    return found
 
 
 def _alone(node: Node) -> Cluster:
@@ -199,7 +190,7 @@ def _try_merge(state: _Fusion, left: Cluster, right: Cluster, space: tuple[Size,
     if any(c.anchor is not None and c.anchor.serial in state.alone for c in (left, right)):
         return False
     anchor = left.anchor or right.anchor
-    if anchor and any(node.serial in state.folded for node in (*left.nodes, *right.nodes)):
+    if anchor and any(node.serial in state.only_reduced for node in (*left.nodes, *right.nodes)):
         return False
     rows = left.rows or right.rows
     if rows and not _may_share_rows(left, right):

@@ -28,6 +28,10 @@ class Reach:
         between = self.after[a] & self.before[b] | self.after[b] & self.before[a]
         return bool(between & ~(self.members[a] | self.members[b]))
 
+    def leads_to(self, first: int, second: int) -> bool:
+        """Whether a path goes from the unit of the first node to the second."""
+        return bool(self.after[self.head[first]] >> second & 1)
+
     def merge(self, left: int, right: int) -> None:
         """Makes one unit of the units of two nodes."""
         a, b = self.head[left], self.head[right]

@@ -70,7 +70,7 @@ def squares_of(m: Make, h: Node) -> Node:
     return m.sqrt(m.reduced("sum", squares, 1))
 
 
-def test_what_is_only_folded_of_a_value_in_memory_is_the_folds():
+def test_what_is_only_reduced_of_a_value_in_memory_joins_the_reduction():
     m = Make()
     x = m.x("x", BATCH, 8)
     h = m.add(linear(m, x, 8), x)
@@ -82,7 +82,7 @@ def test_what_is_only_folded_of_a_value_in_memory_is_the_folds():
     assert [[n.op.value for n in g.outputs] for g in plan.groups] == [["add"], ["div"]]
 
 
-def test_what_is_only_folded_joins_where_that_saves_the_value():
+def test_what_is_only_reduced_joins_the_product_where_that_saves_the_value():
     m = Make()
     h = linear(m, m.x("x", BATCH, 8), 8)
     plan = plan_of(squares_of(m, h), target=EAGER)
