@@ -119,7 +119,8 @@ def test_the_quick_way_to_a_format_is_pytorchs(
 ) -> None:
     names: dict[str, Any] = {"torch": torch}
     exec(piece("memory/channels_last"), names)
-    x = torch.empty(sizes).contiguous(memory_format=packed) if packed else None
-    x = torch.empty(400).as_strided(sizes, strides) if x is None else x
+    x = torch.empty(400).as_strided(sizes, strides)
+    if packed:  # not by `contiguous`, which leaves strides of axes of one as they are
+        x = torch.empty(sizes, memory_format=packed)
     made = suggest_memory_format(x)
     assert names["_channels_last"](x) == (made is torch.channels_last)
