@@ -17,15 +17,17 @@ from .ir.kernels.product import Mode
 class ProductRates:
     """How fast matrix products of one mode are, in operations (two a term) a second.
 
-    `overhead_us` is what a product of ours takes beside the multiplying and the splitting, and
-    `given_us` a million results to what follows; `short` is our rate where sums are too short for
-    splitting (contract_short.cuh), where it is another.
+    `overhead_us` is what a product of ours takes beside the multiplying and the splitting,
+    `library_us` what the library's takes beside the multiplying, and `given_us` a million results
+    to what follows; `short` is our rate where sums are too short for splitting
+    (contract_short.cuh), where it is another.
     """
 
     ours: float
     library: float
     overhead_us: float = 0.0
     given_us: float = 0.0
+    library_us: float = 0.0
     short: float | None = None
     live: float | None = None
 
@@ -126,7 +128,9 @@ def _mma_rates(
     """
     ours = half if mma is None else mma
     return {
-        Mode.FAITHFUL: ProductRates(ours * 2 / 9, float32, overhead_us=12.0, short=short),
+        Mode.FAITHFUL: ProductRates(
+            ours * 2 / 9, float32, overhead_us=17.0, library_us=9.0, short=short
+        ),
         Mode.TF32: ProductRates(ours / 2, tf32, overhead_us=12.0, short=short),
         Mode.HALF: ProductRates(ours, half),
         Mode.BFLOAT16: ProductRates(ours, half),
@@ -172,7 +176,7 @@ SM_90A = Target(
     # cores wait: no faster than the library and a kernel (2026-11-23, benchmarks/README.md).
     product_rates={
         Mode.FAITHFUL: ProductRates(
-            220e12, library=51e12, overhead_us=12.0, short=30e12, live=85e12
+            220e12, library=51e12, overhead_us=17.0, library_us=9.0, short=30e12, live=85e12
         ),
         Mode.TF32: ProductRates(480e12, library=379e12, overhead_us=12.0, short=30e12),
         Mode.HALF: ProductRates(ours=590e12, library=706e12, given_us=1.0),

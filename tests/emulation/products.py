@@ -70,8 +70,10 @@ STORED = {"Half": "op::half", "Bfloat16": "op::bfloat16"}
 
 def forms_of(mode: str, family: str) -> list[str]:
     """All forms of a mode; its name ends with Live where operands may be split as they are
-    multiplied.
+    multiplied, and "small" is the form of small products alone.
     """
+    if family == "small":
+        return [f"op::FmaTiles<{STORED.get(mode, 'float')}, 32>"]
     forms: list[str] = []
     if mode not in STORED:
         few = [*FEW["RingRows"], *FEW["SliceRows"], "RingRows<16>", *FEW["ColumnRows"]]
@@ -98,7 +100,7 @@ def pieces_of(mode: str, family: str) -> list[str]:
         needed += [*FEW, "ShortSums"]
     if mode.endswith("Live"):
         needed += [f"Live{family.capitalize()}"]
-    if family != "none":
+    if family not in ("none", "small"):
         kind = "Whole" if mode in STORED else "Split"
         needed += [f"{kind}Tiles", f"Tiles{family.capitalize()}", "HeldOperand"]
         needed += [f"{kind}Sums"] if family == "sm90" else []

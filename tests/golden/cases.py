@@ -159,9 +159,9 @@ def integers(m: Lines) -> tuple[Node, ...]:
 def library_call(m: Lines) -> tuple[Node, ...]:
     """Two products with their tails: each tail takes the product's memory; a value runs past."""
     x, first, second = (
-        m.x("x", BATCH, 64),
-        m.w("first.weight", 64, 64),
-        m.w("second.weight", 64, 64),
+        m.x("x", BATCH, 64, dtype=DType.F64),
+        m.w("first.weight", 64, 64, dtype=DType.F64),
+        m.w("second.weight", 64, 64, dtype=DType.F64),
     )
     m.line("h = F.gelu(self.first(x))")
     h = m.gelu(m.call(x, first))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -64,12 +64,18 @@ def cuda_of(module: ModuleType) -> str:
     return "".join(text for name, text in vars(module).items() if name.startswith("_CUDA"))
 
 
-def all_products_ours() -> AbstractContextManager[object]:
+@contextmanager
+def all_products_ours() -> Iterator[None]:
     """While a plan's products, and what follows them, are each one kernel of ours, whatever is
-    expected of them.
+    expected of them, and small ones are made as large ones are.
     """
     times = ProductTimes(fused=1.0, apart=20.0, library=20.0)
-    return mock.patch("opweld.plan.products.choice.estimate_product", return_value=times)
+    with (
+        mock.patch("opweld.plan.products.choice.estimate_product", return_value=times),
+        mock.patch("opweld.plan.products.choice.square_side", return_value=0),
+        mock.patch("opweld.plan.schedule.square_side", return_value=0),
+    ):
+        yield
 
 
 @contextmanager

@@ -34,6 +34,7 @@ from ..ir.views import behind_views
 from ..target import Target
 from .places import HERE, Way, places_of
 from .products.forms import splits_in_kernel
+from .products.squares import squares_us
 from .products.windows import estimate_convolution
 from .uses import computes
 
@@ -165,13 +166,16 @@ LIVE_SPEED = 0.8
 LIVE_SHARE = 0.6
 # Of the speed of a copy, where sums of float32 are short and storing them is all there is: ours, an
 # estimate, and the library's, which stores 16384x12288 sums of 16 terms in 0.36 ms, where a copy of
-# as much takes 0.19 (H200, 2026-11-22, torch 2.11). Small ones take as long as a launch, and
-# the library's is no longer: an estimate, too.
-SHORT_SHARE, LIBRARY_SHORT_SHARE, SHORT_OVERHEAD_US = 0.67, 0.53, 2.0
+# as much takes 0.19 (H200, 2026-11-22, torch 2.11). Ours begin late: a warp goes down many rows.
+SHORT_SHARE, LIBRARY_SHORT_SHARE, SHORT_OVERHEAD_US = 0.67, 0.53, 12.0
 # Of the rate of operations element by element, that of what follows short sums in their kernel: 41
 # instructions for each of 16384x12288 sums of 16 terms and a bias make it 0.97 ms in place of 0.42.
 # A kernel of their own hides as many behind the memory: 0.39 (H200, 2026-11-23).
 SHORT_TAIL_SHARE = 0.45
+# Microseconds in which kernels that read the operand of many rows once begin and end, by the rows
+# beside it; the library's of few rows or of short sums; and a kernel for what follows a product,
+# beside its bytes (benchmarks/results/small-products-nvidia-h200.log).
+FEW_US, LIBRARY_LEAST_US, REST_US = ((8, 4.0), (16, 10.0)), 3.5, 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,12 +216,14 @@ def estimate_product(
     tail_us = _flops(tail, sizes) / target.pointwise_flops_per_s * 1e6
     if short and few > SKINNY[mode]:
         fused += tail_us / SHORT_TAIL_SHARE
-    rest_us = max(2 * written_us + beside_us, tail_us) if tail else 0.0
+    rest_us = REST_US + max(2 * written_us + beside_us, tail_us) if tail else 0.0
     stored_us = written_us / (LIBRARY_SHORT_SHARE if short and mode is Mode.FAITHFUL else 1.0)
     library_rate = rates.library
     if mode in (Mode.HALF, Mode.BFLOAT16) and _stays_wide(anchor, tail):
         library_rate = target.product_rates[Mode.FAITHFUL].library
     library = max(flops / library_rate * 1e6, operands_us + stored_us)
+    is_least = short or number_at(product.m, sizes) <= SKINNY[mode]
+    library += min(LIBRARY_LEAST_US, rates.library_us) if is_least else rates.library_us
     share = next((share for most, share in LIBRARY_SHARES if few <= most), 1.0)
     library = max(library, operands_us / share + written_us)
     return ProductTimes(fused, plain + rest_us, library + rest_us)
@@ -227,22 +233,49 @@ def _ours_us(
     anchor: Node, product: Product, mode: Mode, beside_us: float, target: Target, sizes: Sizes
 ) -> float:
     """A product as a kernel of ours, which reads for `beside_us` what its tail needs."""
+    if square_side(product, mode, target, sizes):
+        return max(squares_us(product, target, sizes)[0], beside_us)
+    written_us = _copy_us((anchor,), target, sizes)
+    return _tiles_us(product, mode, beside_us + written_us, target, sizes)
+
+
+def square_side(product: Product, mode: Mode, target: Target, sizes: Sizes) -> int:
+    """The side of the squares by which multiply-adds make a product faster than the tensor cores
+    do, and 0 where they do not.
+    """
+    if mode is not Mode.FAITHFUL:
+        return 0
+    squares, side = squares_us(product, target, sizes)
+    written_bytes = (
+        number_at(product.batches * product.m * product.n, sizes) * DType.F32.itemsize_bytes
+    )
+    written_us = written_bytes / target.copy_bytes_per_s * 1e6
+    return side if squares < _tiles_us(product, mode, written_us, target, sizes) else 0
+
+
+def _tiles_us(
+    product: Product, mode: Mode, others_us: float, target: Target, sizes: Sizes
+) -> float:
+    """By tiles, or one of the forms beside them; all but the operands moves for `others_us`."""
     rates = target.product_rates[mode]
     rate, flops = rates.ours, number_at(product.flops, sizes)
     few = min(number_at(product.m, sizes), number_at(product.n, sizes))
     short = mode in PARTS and number_at(product.k, sizes) < SHORTEST_SPLIT
     live = splits_itself(product, mode, sizes)
-    moved_us = _copy_us((product.a, product.b, anchor), target, sizes) + beside_us
+    moved_us = _copy_us((product.a, product.b), target, sizes) + others_us
     if short and few > SKINNY[mode]:
         rate, moved_us = rates.short or rate, moved_us / SHORT_SHARE
     if live:
         rate = rates.live or LIVE_SHARE * rate
     ours = max(flops / rate * 1e6, moved_us)
-    if few > SKINNY[mode]:
-        split_us = 0.0 if live else _split_us(product, mode, target, sizes)
-        ours += SHORT_OVERHEAD_US if short else rates.overhead_us + split_us
-        ours += rates.given_us * number_at(anchor.type.num_elems, sizes) / 1e6
-    return ours
+    if few <= SKINNY[mode]:
+        begin_us = next(us for most, us in FEW_US if few <= most)
+        return ours + min(begin_us, rates.overhead_us)
+    if short:
+        return ours + SHORT_OVERHEAD_US
+    split_us = 0.0 if live else _split_us(product, mode, target, sizes)
+    results = number_at(product.batches * product.m * product.n, sizes)
+    return ours + rates.overhead_us + split_us + rates.given_us * results / 1e6
 
 
 def _flops(nodes: Sequence[Node], sizes: Sizes) -> float:

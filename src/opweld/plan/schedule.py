@@ -21,6 +21,7 @@ from ..ir.plan import (
 )
 from ..ir.types import DType
 from ..target import Target
+from .cost import square_side
 from .products.forms import choose_forms
 from .windows_per_thread import windows_together
 
@@ -160,5 +161,6 @@ def choose_contraction_schedule(
 ) -> ContractionSchedule:
     """As many neighbours at once as one access of float32 moves, where they divide every row."""
     lanes = next(lanes for lanes in (4, 2, 1) if divides(lanes, product.n))
-    forms = choose_forms(product, mode, target.tensor_cores, sizes)
+    side = square_side(product, mode, target, sizes)
+    forms = choose_forms(product, mode, target.tensor_cores, sizes, side)
     return ContractionSchedule(mode, target.tensor_cores, lanes, forms)

@@ -1,5 +1,5 @@
-// k1_linear_clamp_min_clamp_max_tanh: a matrix product with the 6 operations after it: about 653
-//   us, the library and a kernel for the rest 2711 us; 268.4 MB are kept of the weight, split again
+// k1_linear_clamp_min_clamp_max_tanh: a matrix product with the 6 operations after it: about 658
+//   us, the library and a kernel for the rest 2721 us; 268.4 MB are kept of the weight, split again
 //   only where it changed.
 // x f32[s0, 8192], project_weight f32[8192, 8192], project_bias f32[8192] -> result f32[s0, 8192]
 

@@ -1,5 +1,5 @@
-// k1_linear_relu_mul_add: a matrix product with the 3 operations after it: about 23.7 us, the
-//   library and a kernel for the rest 45.1 us; 4.2 MB are kept of the weight, split again only
+// k1_linear_relu_mul_add: a matrix product with the 3 operations after it: about 28.7 us, the
+//   library and a kernel for the rest 55.6 us; 4.2 MB are kept of the weight, split again only
 //   where it changed.
 // x f32[s0, 1024], fc_weight f32[1024, 1024], fc_bias f32[1024], gain f32[s0, 1] ->
 //   result0 f32[s0, 1024], result1 f32[s0, 1024]

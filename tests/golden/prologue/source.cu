@@ -1,5 +1,5 @@
-// k2_cast_mul_gelu_linear_relu: a matrix product with the operation after it: about 33.5 us, the
-//   library and a kernel for the rest 88.2 us; 8.4 MB are kept of the weight, split again only
+// k2_cast_mul_gelu_linear_relu: a matrix product with the operation after it: about 38.5 us, the
+//   library and a kernel for the rest 98.7 us; 8.4 MB are kept of the weight, split again only
 //   where it changed; the 3 operations before it, as its operand is split.
 // x bf16[s0, 1024], gain f32[1024], fc_weight f32[2048, 1024] -> result f32[s0, 2048]
 

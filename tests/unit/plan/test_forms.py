@@ -10,8 +10,10 @@ import pytest
 
 from opweld.ir.expr import Size, symbol
 from opweld.ir.kernels.product import Form, FormRow, Mode, form_at
+from opweld.plan.cost import square_side
 from opweld.plan.products.forms import choose_forms
 from opweld.plan.products.recognised import product_of
+from opweld.target import SM_90A
 
 from .plans import Make
 
@@ -102,3 +104,36 @@ def test_tensor_cores_make_few_rows_where_tf32_is_allowed() -> None:
 def test_the_form_of_run_time_sizes(sizes: tuple[int, int, int], form: Form) -> None:
     rows = forms(S0, 8192, 8192, held=True, rows=4)
     assert form_at(rows, Mode.FAITHFUL, *sizes).form is form
+
+
+@pytest.mark.parametrize(
+    ("rows", "batch", "side"),
+    [(32, S0, 32), (1024, S0, 64), (4096, S0, 0), (32, 32, 32), (256, 256, 32)],
+)
+def test_small_products_are_squares_of_multiply_adds(rows: int, batch: Size, side: int) -> None:
+    """Where a call may have more rows than the example, larger squares make what is left."""
+    make = Make()
+    x, w = make.x("x", batch, 512), make.permute(make.x("w", 512, 512), 1, 0)
+    product = product_of(make.product("mm", x, w, shape=(batch, 512)))
+    sizes = (("s0", rows),)
+    assert square_side(product, Mode.FAITHFUL, SM_90A, sizes) == side
+    found = choose_forms(product, Mode.FAITHFUL, "sm90", sizes, side)
+    small = FormRow(Form.FMA, side=32)
+    expected = {(32, True): (small, FMA), (32, False): (small,), (64, True): (FMA,)}
+    assert found == expected.get((side, batch is S0), (few(Form.RING, 16), TILES, FMA))
+
+
+def test_products_of_less_precision_are_no_squares() -> None:
+    make = Make()
+    x, w = make.x("x", 64, 64), make.permute(make.x("w", 64, 64), 1, 0)
+    product = product_of(make.product("mm", x, w, shape=(64, 64)))
+    assert square_side(product, Mode.FAITHFUL, SM_90A, ()) == 32
+    assert not square_side(product, Mode.TF32, SM_90A, ())
+
+
+@pytest.mark.parametrize(("m", "n", "taken"), [(320, 1024, True), (321, 1024, False)])
+def test_a_product_of_few_squares_is_made_by_the_smaller_ones(m: int, n: int, taken: bool) -> None:
+    small = FormRow(Form.FMA, side=32)
+    assert small.takes(Mode.FAITHFUL, m, n, 64) is taken
+    assert small.range_text(Mode.FAITHFUL) == "up to 320 squares of 32 rows and columns"
+    assert form_at((small, FMA), Mode.FAITHFUL, m, n, 64) is (small if taken else FMA)

@@ -44,6 +44,9 @@ SKINNY = {Mode.FAITHFUL: 16, Mode.TF32: 4, Mode.HALF: 16, Mode.BFLOAT16: 16}
 SHORTEST_SPLIT = 33
 # Operands that are split: into how many 16-bit parts a value.
 PARTS = {Mode.FAITHFUL: 2, Mode.TF32: 1}
+# Rows and columns of the squares by which multiply-adds make a product, and the most of the smaller
+# ones of a product of which the example has few (contract_fma.cuh).
+SIDES, MOST_SQUARES = (32, 64), 320
 # How often splitting reads operand a, and an operand b that is not held. What it makes is written
 # once.
 SPLIT_READS, LIVE_SPLIT_READS = 1, 3
@@ -56,19 +59,27 @@ LIVE_DEPTH, LIVE_WORTH = 1024, 176
 class FormRow:
     """A form and the products that it takes: of the sizes that `range_text` says, beside few
     `rows` those whose other operand lies `across` k, or along it. `packed`: it is read in vectors.
+    `side` is that of the squares of multiply-adds.
     """
 
     form: Form
     rows: int = 0
     across: bool = False
     packed: bool = False
+    side: int = SIDES[-1]
 
     def takes(self, mode: Mode, m: int, n: int, k: int) -> bool:
         """Whether the sizes are its own."""
         if self.form in (Form.RING, Form.SLICES, Form.COLUMNS):
             return min(m, n) <= self.rows
+        if self._of_few_squares:
+            return -(-m // self.side) * -(-n // self.side) <= MOST_SQUARES
         least, most = self._terms(mode)
         return least <= k and (most is None or k <= most)
+
+    @property
+    def _of_few_squares(self) -> bool:
+        return self.form is Form.FMA and self.side < SIDES[-1]
 
     def _terms(self, mode: Mode) -> tuple[int, int | None]:
         """The fewest and the most terms of a sum."""
@@ -83,6 +94,8 @@ class FormRow:
         """The sizes that it takes, in words."""
         if self.rows:
             return "1 row or column" if self.rows == 1 else f"up to {self.rows} rows or columns"
+        if self._of_few_squares:
+            return f"up to {MOST_SQUARES} squares of {self.side} rows and columns"
         least, most = self._terms(mode)
         if most is not None:
             return f"sums of up to {most} terms"

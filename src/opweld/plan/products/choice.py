@@ -20,7 +20,7 @@ from ...target import Target
 from ..attention.function import is_function, of_function
 from ..attention.scores import LEAST_QUERIES, NoAttention, is_short, users_in
 from ..attention.written import written_out
-from ..cost import estimate_product, held_bytes, splits_itself
+from ..cost import estimate_product, held_bytes, splits_itself, square_side
 from ..fusion import Cluster, fuse
 from ..measured import maker_of, measured, product_class
 from ..uses import Made, uses_of
@@ -283,10 +283,13 @@ def _compare(
     if found.faster:
         if found.alone:
             choice.alone.add(serial)
-        kept = held_bytes(product, mode)
+        side = square_side(product, mode, target, conditions.sizes)
+        kept = 0 if side else held_bytes(product, mode)
         memory = f"; {kept / 1e6:.1f} MB are kept of the weight, split again only where it changed"
         if splits_itself(product, mode, conditions.sizes):
             figures += "; both operands are split as they are multiplied"
+        if side:
+            figures += "; so small that the CUDA cores are as fast, which split nothing"
         choice.accepted[serial] = figures + (memory if kept else "")
         return
     del choice.products[serial]

@@ -11,6 +11,7 @@ from ...ir.kernels.product import (
     LIVE_WORTH,
     PARTS,
     SHORTEST_SPLIT,
+    SIDES,
     Form,
     FormRow,
     Matrix,
@@ -36,10 +37,15 @@ LEAST_ALONG = 32
 _OTHERS = FormRow(Form.FMA)
 
 
-def choose_forms(product: Product, mode: Mode, family: str, sizes: Sizes) -> tuple[FormRow, ...]:
+def choose_forms(
+    product: Product, mode: Mode, family: str, sizes: Sizes, side: int = 0
+) -> tuple[FormRow, ...]:
     """The forms in the order in which they are asked, at most three: the last makes all products
-    that none before it takes.
+    that none before it takes. `side`: of the squares by which multiply-adds make it faster than
+    others do, or 0.
     """
+    if side:
+        return _squares(product, side)
     main = _main(product, mode, family, sizes)
     tiles = (FormRow(Form.TILES),) if family != "none" else ()
     match main.form:
@@ -55,6 +61,15 @@ def choose_forms(product: Product, mode: Mode, family: str, sizes: Sizes) -> tup
             return (main,)
         case _:
             return (*_few_beside(product, mode, sizes), main, _OTHERS)
+
+
+def _squares(product: Product, side: int) -> tuple[FormRow, ...]:
+    """Few small squares, where a call may have many rows, are followed by larger ones."""
+    small, large = (FormRow(Form.FMA, side=each) for each in SIDES)
+    if side == large.side:
+        return (large,)
+    known = all(isinstance(size, int) for size in (product.batches, product.m, product.n))
+    return (small,) if known else (small, large)
 
 
 def _main(product: Product, mode: Mode, family: str, sizes: Sizes) -> FormRow:

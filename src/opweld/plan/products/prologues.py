@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...ir.graph import Node
-from ...ir.kernels.product import Product, even_strides
+from ...ir.kernels.product import Form, Product, even_strides
 from ...ir.ops import Kind, Op
 from ...ir.plan import Conditions, ContractionSchedule, Group, GroupKind, number_at
 from ...ir.types import DType
@@ -97,7 +97,7 @@ def _is_read_as_a_alone(taker: Group, value: Node) -> bool:
 def _splits(taker: Group, conditions: Conditions) -> bool:
     assert taker.product and isinstance(taker.schedule, ContractionSchedule), "it has its mode"
     split = splits_a(taker.product, taker.schedule.mode, conditions.sizes)
-    return split and taker.schedule.family != "none"
+    return split and any(row.form is Form.TILES for row in taker.schedule.forms)
 
 
 def _is_even(product: Product) -> bool:

@@ -15,7 +15,7 @@ prologue and epilogue touch, as in a launcher; the result is a cudaError_t.
 from __future__ import annotations
 
 from ....ir.kernels.kernel import Buffer, Contraction, Kernel
-from ....ir.kernels.product import PARTS, Form, FormRow, Mode
+from ....ir.kernels.product import PARTS, SIDES, Form, FormRow, Mode
 from ...c import STORAGE
 from ...element import element_text, title
 from ...layout import call, head
@@ -114,7 +114,8 @@ def _form(contraction: Contraction, row: FormRow) -> str:
         case Form.TILES:
             return f"op::WholeTiles<{mode}, op::{_TILES[contraction.family]}>"
         case Form.FMA:
-            return f"op::FmaTiles<{_storage(contraction)}>"
+            side = f", {row.side}" if row.side < SIDES[-1] else ""
+            return f"op::FmaTiles<{_storage(contraction)}{side}>"
 
 
 def _bool(value: bool) -> str:
