@@ -1,7 +1,7 @@
 // Matrix products on the CUDA cores: any strides, any extents, operands widened to float32. Fused
-// multiply-adds, summed in slices and levels: Inf and NaN come out where SGEMM has them, and nothing
-// is out of range that is in range for float32. One launch and no copies of operands: the fastest
-// way for small products, too.
+// multiply-adds, summed in slices and levels: Inf and NaN come out where SGEMM has them, and
+// nothing is out of range that is in range for float32. One launch and no copies of operands: the
+// fastest way for small products, too.
 
 namespace op {
 
@@ -39,38 +39,6 @@ template <typename Tile>
 union FmaMemory {
     typename Tile::Stage stages[Tile::kStages][2];
     typename Tile::Sums sums[Tile::kSlices];
-};
-
-// @FmaCopies deps: FmaTile, InMemory, Operand, copy_async, shared_address
-// What one thread copies of every stage of an operand: four floats along k, while others are
-// multiplied.
-template <typename Tile>
-struct FmaCopies {
-    static constexpr int kUnrolled = Tile::kStages, kAcross = Tile::kDepth / 4;
-    static_assert(Tile::kLoads == 4, "a thread has one copy of a stage");
-    const float* from;  // its values of the next stage
-    int left;           // k from them on
-    unsigned to;        // a stage's place of them, from the stage on
-
-    static bool takes(const Operand& operand, int64_t depth) {
-        return operand.inner == 1 && operand.row > 0 && depth < (1ll << 31) &&
-               (operand.batch | operand.row | depth) % 4 == 0 &&
-               reinterpret_cast<uintptr_t>(operand.data) % 16 == 0;
-    }
-    OPWELD_FN FmaCopies over(const InMemory<float>& source, const Operand& operand, int64_t batch,
-                             int64_t first, int64_t end, int64_t depth) {
-        const int row = int(threadIdx.x) / kAcross, k = int(threadIdx.x) % kAcross * 4;
-        // Rows beyond the edge give results that nobody takes: any row is as good.
-        const int64_t from = first + (row < end - first ? row : 0);
-        return {source.data + batch * operand.batch + from * operand.row + k, int(depth) - k,
-                unsigned(sizeof(float)) * (row * Tile::kPitch + k)};
-    }
-    // Starts to bring the next stage; zeros stand beyond the last k.
-    __device__ __forceinline__ void fetch(typename Tile::Stage& stage) {
-        copy_async(shared_address(&stage) + to, from, left > 0 ? 16 : 0);
-        from += Tile::kDepth, left -= Tile::kDepth;
-    }
-    __device__ __forceinline__ void keep(typename Tile::Stage&) const {}
 };
 
 // @FmaLoads deps: FmaTile, Operand
@@ -280,45 +248,83 @@ __global__ void __launch_bounds__(Tile::kThreads, 1)
     }
 }
 
-// @launch_fma_product deps: FmaCopies, FmaLoads, Launch, fma_product_kernel, num_multiprocessors, starts_early
+// @launch_fma deps: Launch, fma_product_kernel, num_multiprocessors, starts_early
+// Few blocks, each with many tiles: to start and end one for each tile takes longer than memory
+// where there is nothing to do.
+template <typename Tile, typename A, typename B, typename T, typename Source, typename Epilogue>
+static int launch_fma(const Product& product, const Source& source,
+                      const EpilogueStore<Epilogue>& sink, const int* needed, cudaStream_t stream) {
+    const int64_t tiles = product.batches * Tile::count(product.m) * Tile::count(product.n);
+    const int64_t most = 2 * num_multiprocessors();
+    Launch launch(tiles < most ? tiles : most, Tile::kThreads, 0, stream);
+    if (starts_early()) launch.start_early();
+    return launch.run(fma_product_kernel<Tile, A, B, T, Source, Epilogue>, product, source, sink,
+                      needed);
+}
+
+// @launch_fma_product deps: FmaLoads, InMemory, launch_fma
 // The product of operands of type T by the CUDA cores, and its epilogue; the values of a come from
-// `source`. `needed`: null, or where the device says whether the kernel has anything to do. Few
-// blocks, each with many tiles: to start and end one for each tile takes longer than memory where
-// there is nothing to do.
+// `source`. `needed`: null, or where the device says whether the kernel has anything to do.
 template <typename T, int side = 64, typename Source, typename Epilogue>
 static int launch_fma_product(const Product& product, const Source& source,
                               const EpilogueStore<Epilogue>& sink, const int* needed,
                               cudaStream_t stream) {
     using Tile = FmaTile<side>;
-    const int64_t tiles = product.batches * Tile::count(product.m) * Tile::count(product.n);
-    const int64_t most = 2 * num_multiprocessors();
-    Launch launch(tiles < most ? tiles : most, Tile::kThreads, 0, stream);
-    if (starts_early()) launch.start_early();
-    if constexpr (std::is_same_v<Source, InMemory<float>> && std::is_same_v<T, float>) {
-        using Copies = FmaCopies<Tile>;
-        if (!needed && Copies::takes(product.a, product.k) && Copies::takes(product.b, product.k))
-            return launch.run(fma_product_kernel<Tile, Copies, Copies, T, Source, Epilogue>,
-                              product, source, sink, needed);
-    }
-    using A = FmaLoads<Tile, Source>;
-    using B = FmaLoads<Tile, InMemory<T>>;
-    return launch.run(fma_product_kernel<Tile, A, B, T, Source, Epilogue>, product, source, sink,
-                      needed);
+    return launch_fma<Tile, FmaLoads<Tile, Source>, FmaLoads<Tile, InMemory<T>>, T>(
+        product, source, sink, needed, stream);
 }
 
-// @FmaTiles deps: Form, launch_fma_product
+// @FmaCopies deps: FmaTile, InMemory, Operand, copy_async, shared_address
+// What one thread copies of every stage of an operand: four floats along k, while others are
+// multiplied.
+template <typename Tile>
+struct FmaCopies {
+    static constexpr int kUnrolled = Tile::kStages, kAcross = Tile::kDepth / 4;
+    static_assert(Tile::kLoads == 4, "a thread has one copy of a stage");
+    const float* from;  // its values of the next stage
+    int left;           // k from them on
+    unsigned to;        // a stage's place of them, from the stage on
+
+    static bool takes(const Operand& operand, int64_t depth) {
+        return operand.inner == 1 && operand.row > 0 && depth < (1ll << 31) &&
+               (operand.batch | operand.row | depth) % 4 == 0 &&
+               reinterpret_cast<uintptr_t>(operand.data) % 16 == 0;
+    }
+    OPWELD_FN FmaCopies over(const InMemory<float>& source, const Operand& operand, int64_t batch,
+                             int64_t first, int64_t end, int64_t depth) {
+        const int row = int(threadIdx.x) / kAcross, k = int(threadIdx.x) % kAcross * 4;
+        // Rows beyond the edge give results that nobody takes: any row is as good.
+        const int64_t from = first + (row < end - first ? row : 0);
+        return {source.data + batch * operand.batch + from * operand.row + k, int(depth) - k,
+                unsigned(sizeof(float)) * (row * Tile::kPitch + k)};
+    }
+    // Starts to bring the next stage; zeros stand beyond the last k.
+    __device__ __forceinline__ void fetch(typename Tile::Stage& stage) {
+        copy_async(shared_address(&stage) + to, from, left > 0 ? 16 : 0);
+        from += Tile::kDepth, left -= Tile::kDepth;
+    }
+    __device__ __forceinline__ void keep(typename Tile::Stage&) const {}
+};
+
+// @FmaTiles deps: FmaCopies, Form, launch_fma_product
 // All products, on the CUDA cores, a square of `side` rows and columns, 32 or 64, at a time. Before
 // others those of few small squares, which more multiprocessors make at once.
 template <typename T, int side = 64>
 struct FmaTiles : Form {
+    using Tile = FmaTile<side>;
     static constexpr int64_t kMostSquares = 320;
+
     static bool takes(const Product& p) {
-        using Tile = FmaTile<side>;
         return side == 64 || p.batches * Tile::count(p.m) * Tile::count(p.n) <= kMostSquares;
     }
     template <typename Source, typename Epilogue>
     static int launch(const Product& p, const Memory&, const Source& source,
                       const EpilogueStore<Epilogue>& sink, cudaStream_t stream) {
+        if constexpr (std::is_same_v<Source, InMemory<float>> && std::is_same_v<T, float>) {
+            using Copies = FmaCopies<Tile>;
+            if (Copies::takes(p.a, p.k) && Copies::takes(p.b, p.k))
+                return launch_fma<Tile, Copies, Copies, T>(p, source, sink, nullptr, stream);
+        }
         return launch_fma_product<T, side>(p, source, sink, nullptr, stream);
     }
 };
