@@ -18,10 +18,10 @@ device:  ## the tier that needs a GPU, but for the slow tests; more processes on
 demo:  ## install opweld, and optimise the first example for what this machine has
 	@scripts/demo.sh
 
-test:  ## install opweld, and run the tests that are not slow
+test:  ## install opweld, and run the quick tests and a share of those that take long
 	@scripts/test.sh
 
-all:  ## with the tests that take long; the log is out/all.xml
+all:  ## all tests, those that take long and the slow ones, too; the log is out/all.xml
 	python3 -m pytest -n 2 -m "slow or not slow" --junitxml out/all.xml
 
 device-all:  ## the device tier with its slow tests; the log is out/device.xml

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from tests.sampled import SHARES, is_left_out
 from tests.tiers import TIERS, is_unit
 
 # Test processes side by side share the cores: threads beyond them take ten times as long, waiting.
@@ -60,6 +61,12 @@ def slow_patterns() -> list[str]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--tier", choices=TIERS, help="only the tests of one tier (tests/tiers.py)")
+    parser.addoption(
+        "--share",
+        type=int,
+        choices=range(SHARES),
+        help="of tests that take long only this share (tests/sampled.py)",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -104,9 +111,19 @@ def _of_tier(items: list[pytest.Item], config: pytest.Config) -> None:
     config.hook.pytest_deselected(items=left)
 
 
+def _of_share(items: list[pytest.Item], config: pytest.Config) -> None:
+    share = config.getoption("--share")
+    if share is None:
+        return
+    left = [item for item in items if is_left_out(item.nodeid, share)]
+    items[:] = [item for item in items if not is_left_out(item.nodeid, share)]
+    config.hook.pytest_deselected(items=left)
+
+
 @pytest.hookimpl(tryfirst=True)  # before those that are slow are left out
 def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
     _of_tier(items, config)
+    _of_share(items, config)
     skip = pytest.mark.skip(reason="needs a CUDA device")
     slow = re.compile("|".join(map(fnmatch.translate, slow_patterns())))
     for item in items:

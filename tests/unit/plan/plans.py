@@ -49,8 +49,8 @@ class Make:
     def x(self, name: str, *shape, dtype: DType = DType.F32) -> Node:
         return tensor(self.arena, name, *shape, dtype=dtype)
 
-    def w(self, path: str, *shape) -> Node:
-        return weight(self.arena, path, *shape)
+    def w(self, path: str, *shape, **options) -> Node:
+        return weight(self.arena, path, *shape, **options)
 
     def permute(self, x: Node, *dims: int) -> Node:
         return self.arena.make(Op.PERMUTE, x, attrs=PermuteAttrs(dims))

@@ -1,0 +1,58 @@
+"""Shares of the tests that take long: each in one of them, by a list that names tests there are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tests import sampled
+from tests.sampled import SHARES, is_left_out, node_id_of
+
+LONG = "tests/emulation/test_contract.py::test_a_fault_in_a_kernel_shows"
+
+
+@pytest.mark.parametrize("name", [f"{LONG}[the edge of k]", f"{LONG}[a slice of sums]", LONG])
+def test_each_test_that_takes_long_is_in_one_share(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampled, "sampled", lambda: frozenset({LONG}))
+    assert [is_left_out(name, share) for share in range(SHARES)].count(False) == 1
+
+
+def test_other_tests_are_in_all_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampled, "sampled", lambda: frozenset({LONG}))
+    assert not any(is_left_out(f"{LONG}_too[1]", share) for share in range(SHARES))
+
+
+def test_the_list_names_tests_that_there_are() -> None:
+    texts: dict[str, str] = {}
+    for function in sampled.sampled():
+        path, *_, name = function.split("::")
+        text = texts.setdefault(path, (sampled.ROOT / path).read_text("utf-8"))
+        assert re.search(rf"\b{name}\b", text), function
+
+
+LOG = """<testsuites><testsuite>
+<testcase classname="tests.unit.test_sampled" name="test_a[0-1.5]" time="0.75"/>
+<testcase classname="tests.unit.test_sampled" name="test_a[1]" time="0.5"/>
+<testcase classname="tests.unit.test_sampled" name="test_b" time="0.75"/>
+<testcase classname="tests.unit.test_sampled.TestClass" name="test_c" time="2"/>
+</testsuite></testsuites>"""
+
+
+def test_the_list_is_written_from_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, written = tmp_path / "all.xml", tmp_path / "sampled.txt"
+    log.write_text(LOG, "utf-8")
+    monkeypatch.setattr(sampled, "LIST", written)
+    sampled.main(log)
+    path = "tests/unit/test_sampled.py"
+    assert written.read_text("utf-8").splitlines()[1:] == [
+        f"{path}::TestClass::test_c",
+        f"{path}::test_a",
+    ]
+
+
+def test_a_log_of_another_tree_is_told() -> None:
+    with pytest.raises(SystemExit, match="gone: no such file of tests"):
+        node_id_of("tests.unit.gone", "test_a")
