@@ -10,7 +10,8 @@ from ...target import Target
 
 # Of the library's rate on one multiprocessor, that of a block (contract_fma.cuh), and microseconds
 # of a launch and of each further square: products of 20 to 65536 rows, 16 to 4096 terms on an
-# H200, 2026-11-30, torch 2.11, within 20 % from 20 rows on (benchmarks/results/small-products-nvidia-h200.log).
+# H200, 2026-11-30, torch 2.11, within 20 % from 20 rows on
+# (benchmarks/results/small-products-nvidia-h200.log).
 _SHARES = dict(zip(SIDES, (0.60, 0.73), strict=True))
 _LAUNCH_US = dict(zip(SIDES, (3.6, 5.0), strict=True))
 _SQUARE_US = dict(zip(SIDES, (2.2, 6.0), strict=True))
