@@ -58,6 +58,9 @@ NAMES = (
     "gpt",
     "vit_b",
     "resnet18",
+    "host/mlp",
+    "host/encoder_layer",
+    "host/attention_block",
 )
 WAYS = ("eager", "compile", "opweld")
 PHASES = ("forward", "step", "with_optimizer")
