@@ -6,4 +6,4 @@ set -euo pipefail
 
 install_opweld test
 commit=$(git rev-parse --short=7 HEAD 2> /dev/null || echo 0)
-python3 -m pytest -n 2 --dist worksteal --share $((0x$commit % 16))
+python3 -m pytest -n 2 --dist worksteal --share $((0x$commit))

@@ -1,39 +1,38 @@
-"""Which tests a commit runs a share of: those of functions whose cases take a second or more in
-all, on two cores. A sixteenth of them runs, case by case, so that nearly every function has some in
-each run, and sixteen shares are all of them; every other test always runs.
+"""Which tests a commit runs a share of: functions whose cases take a second or more in all, on two
+cores. Those of one file are in one of twelve shares, which take about as long as each other and are
+all of them; every other test always runs.
 
-    python -m pytest --share 3          the fourth of the shares 0 to 15, beside what always runs
+    python -m pytest --share 40         the fifth share, as 40 mod 12 is 4, and what always runs
     python tests/sampled.py out/all.xml writes sampled.txt anew from the log of a whole run
 """
 
 from __future__ import annotations
 
 import sys
-import zlib
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
 
-SHARES, LEAST_S = 16, 1.0
+SHARES, LEAST_S = 12, 1.0
 ROOT = Path(__file__).resolve().parents[1]
 LIST = Path(__file__).with_name("sampled.txt")
 HEADING = """\
-# Functions of tests whose cases take a second or more in all: a commit runs a share of them.
+# Functions of tests whose cases take a second or more in all, behind the share that runs them.
 """
 
 
 @cache
-def sampled() -> frozenset[str]:
-    """The functions, by path and name."""
+def sampled() -> dict[str, int]:
+    """The shares by functions, which are named by path and name."""
     lines = LIST.read_text("utf-8").splitlines()
-    return frozenset(line for line in lines if not line.startswith("#"))
+    pairs = (line.split(" ", 1) for line in lines if not line.startswith("#"))
+    return {function: int(share) for share, function in pairs}
 
 
 def is_left_out(node_id: str, share: int) -> bool:
-    """Whether a run of the share 0 <= share < SHARES is without the test."""
-    is_sampled = function_of(node_id) in sampled()
-    return is_sampled and zlib.crc32(node_id.encode()) % SHARES != share
+    """Whether a run of the share is without the test."""
+    return sampled().get(function_of(node_id), share % SHARES) != share % SHARES
 
 
 def function_of(node_id: str) -> str:
@@ -54,8 +53,23 @@ def main(log: Path) -> None:
     for case in ElementTree.parse(log).getroot().iter("testcase"):
         function = function_of(node_id_of(case.attrib["classname"], case.attrib["name"]))
         seconds[function] += float(case.attrib["time"])
-    long = sorted(name for name, took in seconds.items() if took >= LEAST_S)
-    LIST.write_text(HEADING + "".join(f"{name}\n" for name in long), "utf-8")
+    long = {name: took for name, took in seconds.items() if took >= LEAST_S}
+    shares = shared_out(long)
+    LIST.write_text(HEADING + "".join(f"{shares[name]} {name}\n" for name in sorted(long)), "utf-8")
+
+
+def shared_out(seconds: dict[str, float]) -> dict[str, int]:
+    """The longest file first, each to the share that is the shortest then: a file's fixtures are
+    made once.
+    """
+    files: defaultdict[str, float] = defaultdict(float)
+    for function, took in seconds.items():
+        files[function.partition("::")[0]] += took
+    full, share_of = [0.0] * SHARES, {}
+    for file in sorted(files, key=lambda name: (-files[name], name)):
+        share_of[file] = full.index(min(full))
+        full[share_of[file]] += files[file]
+    return {function: share_of[function.partition("::")[0]] for function in seconds}
 
 
 if __name__ == "__main__":

@@ -7,22 +7,32 @@ from pathlib import Path
 
 import pytest
 from tests import sampled
-from tests.sampled import SHARES, is_left_out, node_id_of
+from tests.sampled import SHARES, is_left_out, node_id_of, shared_out
 
 LONG = "tests/emulation/test_contract.py::test_a_fault_in_a_kernel_shows"
 
 
-@pytest.mark.parametrize("name", [f"{LONG}[the edge of k]", f"{LONG}[a slice of sums]", LONG])
+@pytest.mark.parametrize("name", [f"{LONG}[the edge of k]", LONG])
 def test_each_test_that_takes_long_is_in_one_share(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sampled, "sampled", lambda: frozenset({LONG}))
-    assert [is_left_out(name, share) for share in range(SHARES)].count(False) == 1
+    monkeypatch.setattr(sampled, "sampled", lambda: {LONG: 3})
+    kept = [share for share in range(2 * SHARES) if not is_left_out(name, share)]
+    assert kept == [3, 3 + SHARES]
 
 
 def test_other_tests_are_in_all_shares(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampled, "sampled", lambda: frozenset({LONG}))
+    monkeypatch.setattr(sampled, "sampled", lambda: {LONG: 3})
     assert not any(is_left_out(f"{LONG}_too[1]", share) for share in range(SHARES))
+
+
+def test_shares_take_as_long_and_have_whole_files() -> None:
+    seconds = {f"tests/test_{i}.py::test_{j}": 1.0 + i for i in range(60) for j in range(3)}
+    shares = shared_out(seconds)
+    took = [sum(s for name, s in seconds.items() if shares[name] == i) for i in range(SHARES)]
+    assert max(took) <= 1.05 * min(took)
+    files = {(name.partition("::")[0], share) for name, share in shares.items()}
+    assert len(files) == 60
 
 
 def test_the_list_names_tests_that_there_are() -> None:
@@ -48,8 +58,8 @@ def test_the_list_is_written_from_a_log(tmp_path: Path, monkeypatch: pytest.Monk
     sampled.main(log)
     path = "tests/unit/test_sampled.py"
     assert written.read_text("utf-8").splitlines()[1:] == [
-        f"{path}::TestClass::test_c",
-        f"{path}::test_a",
+        f"0 {path}::TestClass::test_c",
+        f"0 {path}::test_a",
     ]
 
 
