@@ -30,7 +30,7 @@ def test_shares_take_as_long_and_have_whole_files() -> None:
     seconds = {f"tests/test_{i}.py::test_{j}": 1.0 + i for i in range(60) for j in range(3)}
     shares = shared_out(seconds)
     took = [sum(s for name, s in seconds.items() if shares[name] == i) for i in range(SHARES)]
-    assert max(took) <= 1.05 * min(took)
+    assert max(took) <= 1.1 * min(took)
     files = {(name.partition("::")[0], share) for name, share in shares.items()}
     assert len(files) == 60
 
