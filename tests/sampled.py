@@ -3,7 +3,8 @@ cores. Those of one file are in one of twelve shares, which take about as long a
 all of them; every other test always runs.
 
     python -m pytest --share 40         the fifth share, as 40 mod 12 is 4, and what always runs
-    python tests/sampled.py out/all.xml writes sampled.txt anew from the log of a whole run
+    python tests/sampled.py LOG.xml...  writes sampled.txt anew: from the log of a whole run, and
+                                        those of shares, where others have to make what is in common
 """
 
 from __future__ import annotations
@@ -48,14 +49,23 @@ def node_id_of(class_name: str, name: str) -> str:
     raise SystemExit(f"{class_name}: no such file of tests; is the log of this tree?")
 
 
-def main(log: Path) -> None:
+def main(*logs: Path) -> None:
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for took in map(seconds_in, logs):
+        for function in took:
+            seconds[function] = max(seconds[function], took[function])
+    long = {name: took for name, took in seconds.items() if took >= LEAST_S}
+    shares = shared_out(long)
+    LIST.write_text(HEADING + "".join(f"{shares[name]} {name}\n" for name in sorted(long)), "utf-8")
+
+
+def seconds_in(log: Path) -> dict[str, float]:
+    """Those of all cases of each function together."""
     seconds: defaultdict[str, float] = defaultdict(float)
     for case in ElementTree.parse(log).getroot().iter("testcase"):
         function = function_of(node_id_of(case.attrib["classname"], case.attrib["name"]))
         seconds[function] += float(case.attrib["time"])
-    long = {name: took for name, took in seconds.items() if took >= LEAST_S}
-    shares = shared_out(long)
-    LIST.write_text(HEADING + "".join(f"{shares[name]} {name}\n" for name in sorted(long)), "utf-8")
+    return seconds
 
 
 def shared_out(seconds: dict[str, float]) -> dict[str, int]:
@@ -73,6 +83,6 @@ def shared_out(seconds: dict[str, float]) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) < 2:
         raise SystemExit(__doc__)
-    main(Path(sys.argv[1]))
+    main(*map(Path, sys.argv[1:]))

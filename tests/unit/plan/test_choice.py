@@ -162,7 +162,7 @@ def test_large_and_small_products_gain_and_those_between_do_not():
     assert small.schedule.forms == (FormRow(Form.FMA, side=32), FormRow(Form.FMA))
     assert small.reason == (
         "a matrix product with the operation after it: about 4.2 us, the library and a kernel for "
-        "the rest 10.8 us; so small that the CUDA cores are as fast, which split nothing"
+        "the rest 10.8 us; small enough for the CUDA cores, which split nothing"
     )
     between = plan_of(m.relu(linear(m, m.x("x", 8192, 128), 128)))
     assert not contractions(between)

@@ -289,7 +289,7 @@ def _compare(
         if splits_itself(product, mode, conditions.sizes):
             figures += "; both operands are split as they are multiplied"
         if side:
-            figures += "; so small that the CUDA cores are as fast, which split nothing"
+            figures += "; small enough for the CUDA cores, which split nothing"
         choice.accepted[serial] = figures + (memory if kept else "")
         return
     del choice.products[serial]
