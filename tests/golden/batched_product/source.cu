@@ -48,10 +48,6 @@ extern "C" int64_t k1_matmul_mul_add_workspace(const void* product, int held) {
   return op::workspace_bytes<k1_matmul_mul_add_forms>(product, held);
 }
 
-extern "C" int64_t k1_matmul_mul_add_held(const void* product) {
-  return op::held_bytes<k1_matmul_mul_add_forms>(product);
-}
-
 extern "C" int k1_matmul_mul_add_contract(
     const void* product, const void* mask, void* result, int64_t s0, int64_t max_offset,
     int aligned, void* workspace, void* held, int changed, void* stream) {

@@ -14,11 +14,12 @@ from .parts import reads, references, sizes, wrapped
 def entry_declarations(contraction: Contraction) -> list[str]:
     """The entries that the CUDA text defines."""
     name = contraction.group
-    return [
-        wrapped(f'extern "C" int64_t {name}_workspace(', _types(size_parameters()), ");"),
-        wrapped(f'extern "C" int64_t {name}_held(', _types(held_parameters()), ");"),
-        wrapped(f'extern "C" int {name}_contract(', _types(entry_parameters(contraction)), ");"),
-    ]
+    entries = {f"int {name}_contract(": entry_parameters(contraction)}
+    if contraction.held:
+        entries = {f"int64_t {name}_held(": held_parameters(), **entries}
+    if contraction.needs_workspace:
+        entries = {f"int64_t {name}_workspace(": size_parameters(), **entries}
+    return [wrapped(f'extern "C" {head}', _types(given), ");") for head, given in entries.items()]
 
 
 def _types(parameters: list[str]) -> list[str]:
@@ -131,11 +132,13 @@ def _call(operator: Operator, contraction: Contraction, held: str, changed: str)
     integers = [extent.name for extent in contraction.extents]  # row-major: sizes, no strides
     arguments = ["&product", *pointers, *integers]
     arguments += [f"host::largest_reach({listed})", f"host::all_aligned({listed})"]
-    arguments += ["workspace.mutable_data_ptr()", held, changed, "stream"]
+    workspace = "workspace.mutable_data_ptr()" if contraction.needs_workspace else "nullptr"
+    arguments += [workspace, held, changed, "stream"]
     is_held = "held != nullptr" if contraction.held else "0"
     call = wrapped(f"{name}_contract(", arguments, "));", 6)
-    return [
+    made = [
         f"  const Tensor workspace = host::bytes_beside({operator.results[0].name},",
         f"      {name}_workspace(&product, {is_held}));",
-        f'  host::check_launch("{operator.name}", {call}',
     ]
+    launch = f'  host::check_launch("{operator.name}", {call}'
+    return [*(made if contraction.needs_workspace else ()), launch]

@@ -2,8 +2,8 @@
 
 The product itself stands in the device library; here is what becomes of its elements, and how those
 of operand a come about where it is computed. In C:
-    int64_t <group>_workspace(const void* product, int held)   bytes of one call
-    int64_t <group>_held(const void* product)                  bytes of b as it is kept
+    int64_t <group>_workspace(const void* product, int held)   bytes of one call, if it takes any
+    int64_t <group>_held(const void* product)                  bytes of b, if it is kept
     int <group>_contract(const void* product, operands and results of prologue and epilogue, their
                          integers, int64_t max_offset, int aligned,
                          void* workspace, void* held, int changed, void* stream)
@@ -48,7 +48,7 @@ def contraction_pieces(contraction: Contraction) -> set[str]:
     """Names of the device library's pieces that its text uses."""
     forms = {row.form for row in contraction.forms}
     made = "contract_computed" if contraction.prologue else "contract"
-    needed = {made, "product_bytes"}
+    needed = {made, "product_bytes"} if contraction.needs_workspace else {made}
     needed |= {_FORM_PIECES[form] for form in forms if form in _FORM_PIECES}
     if Form.LIVE in forms:
         needed |= {_LIVE[contraction.family]}
@@ -79,7 +79,7 @@ def contraction_text(contraction: Contraction) -> str:
         element_text(kernel.element, "cuda"),
         *epilogue_text(kernel),
         _forms(contraction),
-        _size_entries(contraction),
+        *_size_entries(contraction),
         _entry(contraction),
     ]
     return "\n\n".join(parts) + "\n"
@@ -178,18 +178,16 @@ def pointer_to(buffer: Buffer) -> str:
     return f"{'' if buffer.written else 'const '}{STORAGE[buffer.dtype]}*"
 
 
-def _size_entries(contraction: Contraction) -> str:
+def _size_entries(contraction: Contraction) -> list[str]:
     name, forms = contraction.group, f"{contraction.group}_forms"
-    lines = [
-        head(f'extern "C" int64_t {name}_workspace', size_parameters(), " {"),
-        f"  return op::workspace_bytes<{forms}>(product, held);",
-        "}",
-        "",
-        head(f'extern "C" int64_t {name}_held', held_parameters(), " {"),
-        f"  return op::held_bytes<{forms}>(product);",
-        "}",
-    ]
-    return "\n".join(lines)
+    entries = []
+    if contraction.needs_workspace:
+        begin = head(f'extern "C" int64_t {name}_workspace', size_parameters(), " {")
+        entries.append(f"{begin}\n  return op::workspace_bytes<{forms}>(product, held);\n}}")
+    if contraction.held:
+        begin = head(f'extern "C" int64_t {name}_held', held_parameters(), " {")
+        entries.append(f"{begin}\n  return op::held_bytes<{forms}>(product);\n}}")
+    return entries
 
 
 def _entry(contraction: Contraction) -> str:
