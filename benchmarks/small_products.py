@@ -95,19 +95,19 @@ def main(
     run = run_of_today()
     print(f"{run['command']}\n{run['device']}, {run['date']}, {run['versions']}")
     print("microseconds of the device, and errors")
-    with tempfile.TemporaryDirectory() as folder:
-        library = build(Path(folder))
+    with tempfile.TemporaryDirectory() as directory:
+        library = build(Path(directory))
         for m, n, k in SHAPES:
             if only in f"{m}x{n}x{k}":
                 print(line_of(library, m, n, k), flush=True)
 
 
-def build(folder: Path) -> ctypes.CDLL:
+def build(directory: Path) -> ctypes.CDLL:
     launchers = [
         LAUNCHER.format(name=name, forms=f"op::Forms<{forms}>") for name, forms in FORMS.items()
     ]
     users = [EPILOGUE, *launchers]
-    source, built = folder / "forms.cu", folder / "forms.so"
+    source, built = directory / "forms.cu", directory / "forms.so"
     source.write_text("\n".join([*used(pieces(dict.fromkeys(PIECES)), users), *users]), "utf-8")
     flags = ["-O3", "-std=c++17", "-gencode", "arch=compute_90a,code=sm_90a", "--shared"]
     command = ["nvcc", *flags, "-Xcompiler", "-fPIC", "-lcuda", "-o", str(built), str(source)]
@@ -135,8 +135,10 @@ def line_of(library: ctypes.CDLL, m: int, n: int, k: int) -> str:
     }
     errors = {name: (way().double() - expected).abs().max().item() for name, way in ways.items()}
     times = timed(ways)
-    told = [f"{name} {times[name]:.1f} ({errors[name]:.0e})" for name in ways if name != "library"]
-    return f"{m}x{n}x{k}: library {times['library']:.1f}, {', '.join(told)}"
+    figures = [
+        f"{name} {times[name]:.1f} ({errors[name]:.0e})" for name in ways if name != "library"
+    ]
+    return f"{m}x{n}x{k}: library {times['library']:.1f}, {', '.join(figures)}"
 
 
 def forms_of(m: int, n: int, k: int) -> list[str]:

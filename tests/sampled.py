@@ -1,9 +1,9 @@
 """Which tests a commit runs a share of: functions whose cases take a second or more in all, on two
-cores. Those of one file are in one of twelve shares, which take about as long as each other and are
-all of them; every other test always runs.
+cores, but for the unit tier. Those of one file are in one of sixteen shares, which take about as
+long as each other and are all of them; every other test always runs.
 
-    python -m pytest --share 40         the fifth share, as 40 mod 12 is 4, and what always runs
-    python tests/sampled.py LOG.xml...  writes sampled.txt anew: from the log of a whole run, and
+    python -m pytest --share 40         the ninth share, as 40 mod 16 is 8, and what always runs
+    python -m tests.sampled LOG.xml...  writes sampled.txt anew: from the log of a whole run, and
                                         those of shares, where others have to make what is in common
 """
 
@@ -15,7 +15,9 @@ from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
 
-SHARES, LEAST_S = 12, 1.0
+from tests.tiers import is_unit
+
+SHARES, LEAST_S = 16, 1.0
 ROOT = Path(__file__).resolve().parents[1]
 LIST = Path(__file__).with_name("sampled.txt")
 HEADING = """\
@@ -46,7 +48,7 @@ def node_id_of(class_name: str, name: str) -> str:
     for end in range(len(parts), 0, -1):
         if Path(ROOT, *parts[:end]).with_suffix(".py").exists():
             return "::".join(["/".join(parts[:end]) + ".py", *parts[end:], name])
-    raise SystemExit(f"{class_name}: no such file of tests; is the log of this tree?")
+    raise SystemExit(f"{class_name}: no such file of tests; is the log of these tests?")
 
 
 def main(*logs: Path) -> None:
@@ -54,9 +56,13 @@ def main(*logs: Path) -> None:
     for took in map(seconds_in, logs):
         for function in took:
             seconds[function] = max(seconds[function], took[function])
-    long = {name: took for name, took in seconds.items() if took >= LEAST_S}
+    long = {name: s for name, s in seconds.items() if s >= LEAST_S and not _is_unit(name)}
     shares = shared_out(long)
     LIST.write_text(HEADING + "".join(f"{shares[name]} {name}\n" for name in sorted(long)), "utf-8")
+
+
+def _is_unit(function: str) -> bool:
+    return is_unit(ROOT / function.partition("::")[0])
 
 
 def seconds_in(log: Path) -> dict[str, float]:

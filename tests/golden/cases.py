@@ -169,6 +169,13 @@ def library_call(m: Lines) -> tuple[Node, ...]:
     return (m.add(x, m.tanh(m.call(h, second))),)
 
 
+def small_product(m: Lines) -> tuple[Node, ...]:
+    """A matrix product with its tail in one launch, on the CUDA cores: squares of two sizes."""
+    x, w = m.x("x", BATCH, 64), m.w("fc.weight", 64, 64)
+    m.line("return F.gelu(self.fc(x))")
+    return (m.gelu(m.product("linear", x, w, shape=(BATCH, 64))),)
+
+
 def product(m: Lines) -> tuple[Node, ...]:
     """A matrix product that is a result itself, and its tail with two residuals."""
     x, gain = m.x("x", BATCH, 1024), m.x("gain", BATCH, 1)
@@ -388,6 +395,7 @@ SMALL: tuple[Callable[[Lines], tuple[Node, ...]], ...] = (
     double,
     integers,
     library_call,
+    small_product,
     product,
     batched_product,
     attention,

@@ -19,7 +19,7 @@ from opweld.target import TARGETS
 
 # All operands of these lie packet by packet, and every result does.
 PLAIN = (
-    *("broadcasts", "sliced", "flipped_rows", "bfloat16", "double", "library_call"),
+    *("broadcasts", "sliced", "flipped_rows", "bfloat16", "double", "library_call", "small_product"),
     *(name for name in EXAMPLES if not name.startswith("linear")),
 )
 

@@ -63,8 +63,7 @@ WIDTHS = {
 def layers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     *widths, rows = WIDTHS[request.param]
     text = LAYERS.format(*widths, rows=rows)
-    module = built(emitted_module(tmp_path_factory.mktemp("layers"), "layers", text))
-    return module
+    return built(emitted_module(tmp_path_factory.mktemp("layers"), "layers", text))
 
 
 def built(module: ModuleType) -> ModuleType:

@@ -44,10 +44,11 @@ def test_the_list_names_tests_that_there_are() -> None:
 
 
 LOG = """<testsuites><testsuite>
-<testcase classname="tests.unit.test_sampled" name="test_a[0-1.5]" time="0.75"/>
-<testcase classname="tests.unit.test_sampled" name="test_a[1]" time="0.5"/>
-<testcase classname="tests.unit.test_sampled" name="test_b" time="0.75"/>
-<testcase classname="tests.unit.test_sampled.TestClass" name="test_c" time="2"/>
+<testcase classname="tests.emulation.test_contract" name="test_a[0-1.5]" time="0.75"/>
+<testcase classname="tests.emulation.test_contract" name="test_a[1]" time="0.5"/>
+<testcase classname="tests.emulation.test_contract" name="test_b" time="0.75"/>
+<testcase classname="tests.emulation.test_contract.TestClass" name="test_c" time="2"/>
+<testcase classname="tests.unit.test_sampled" name="test_of_the_unit_tier" time="3"/>
 </testsuite></testsuites>"""
 
 
@@ -56,13 +57,13 @@ def test_the_list_is_written_from_a_log(tmp_path: Path, monkeypatch: pytest.Monk
     log.write_text(LOG, "utf-8")
     monkeypatch.setattr(sampled, "LIST", written)
     sampled.main(log)
-    path = "tests/unit/test_sampled.py"
+    path = "tests/emulation/test_contract.py"
     assert written.read_text("utf-8").splitlines()[1:] == [
         f"0 {path}::TestClass::test_c",
         f"0 {path}::test_a",
     ]
 
 
-def test_a_log_of_another_tree_is_told() -> None:
+def test_a_log_of_other_tests_is_refused() -> None:
     with pytest.raises(SystemExit, match="gone: no such file of tests"):
         node_id_of("tests.unit.gone", "test_a")

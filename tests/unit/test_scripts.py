@@ -29,7 +29,7 @@ esac
 VENV = "machine: -m venv --system-site-packages "
 PIN = "-c constraints.txt "
 OPTIMIZE = "-m opweld optimize examples/gelu.py -o out/gelu_new.py"
-PYTEST = "-m pytest -n 2 --dist worksteal --share 0"  # of a folder that is no clone
+PYTEST = "-m pytest -n 2 --dist worksteal --share 0"  # git knows no commit there
 
 
 class Tree:

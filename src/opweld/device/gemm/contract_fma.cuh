@@ -307,15 +307,13 @@ struct FmaCopies {
 };
 
 // @FmaTiles deps: FmaCopies, Form, launch_fma_product
-// All products, on the CUDA cores, a square of `side` rows and columns, 32 or 64, at a time. Before
-// others those of few small squares, which more multiprocessors make at once.
-template <typename T, int side = 64>
+// Products on the CUDA cores, a square of `side` rows and columns, 32 or 64, at a time: all, or
+// those of up to `most` squares.
+template <typename T, int side = 64, int64_t most = 0>
 struct FmaTiles : Form {
     using Tile = FmaTile<side>;
-    static constexpr int64_t kMostSquares = 320;
-
     static bool takes(const Product& p) {
-        return side == 64 || p.batches * Tile::count(p.m) * Tile::count(p.n) <= kMostSquares;
+        return most == 0 || p.batches * Tile::count(p.m) * Tile::count(p.n) <= most;
     }
     template <typename Source, typename Epilogue>
     static int launch(const Product& p, const Memory&, const Source& source,

@@ -34,7 +34,7 @@ from ..expr import Size, gathers_of
 from ..ops import Op
 from ..types import DType
 from .operand import FunctorOperand
-from .product import Form, FormRow, Matrix, Mode
+from .product import FormRow, Matrix, Mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,11 +359,6 @@ class Contraction:
     def extents(self) -> tuple[Extent, ...]:
         """The integers of its kernels, each once."""
         return tuple(dict.fromkeys(e for each in self.kernels for e in each.extents))
-
-    @property
-    def needs_workspace(self) -> bool:
-        """Whether one of its forms takes memory for a call."""
-        return any(row.form not in (Form.FMA, Form.SHORT) for row in self.forms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,19 +7,27 @@ from ...ir.kernels.kernel import Buffer, Contraction, Factor
 from ...ir.kernels.product import Axis, extent
 from ...ir.operator import Argument, Operator
 from ..c import index_text
-from ..cuda.products.contraction import entry_parameters, held_parameters, size_parameters
+from ..cuda.products.contraction import (
+    entry_parameters,
+    held_parameters,
+    needs_workspace,
+    size_parameters,
+)
 from .parts import reads, references, sizes, wrapped
 
 
 def entry_declarations(contraction: Contraction) -> list[str]:
     """The entries that the CUDA text defines."""
     name = contraction.group
-    entries = {f"int {name}_contract(": entry_parameters(contraction)}
-    if contraction.held:
-        entries = {f"int64_t {name}_held(": held_parameters(), **entries}
-    if contraction.needs_workspace:
-        entries = {f"int64_t {name}_workspace(": size_parameters(), **entries}
-    return [wrapped(f'extern "C" {head}', _types(given), ");") for head, given in entries.items()]
+    entries = {
+        "int64_t workspace": size_parameters() if needs_workspace(contraction) else (),
+        "int64_t held": held_parameters() if contraction.held else (),
+        "int contract": entry_parameters(contraction),
+    }
+    return [
+        wrapped(f'extern "C" {result} {name}_{entry}(', _types(parameters), ");")
+        for (result, entry), parameters in ((key.split(), of) for key, of in entries.items() if of)
+    ]
 
 
 def _types(parameters: list[str]) -> list[str]:
@@ -132,7 +140,7 @@ def _call(operator: Operator, contraction: Contraction, held: str, changed: str)
     integers = [extent.name for extent in contraction.extents]  # row-major: sizes, no strides
     arguments = ["&product", *pointers, *integers]
     arguments += [f"host::largest_reach({listed})", f"host::all_aligned({listed})"]
-    workspace = "workspace.mutable_data_ptr()" if contraction.needs_workspace else "nullptr"
+    workspace = "workspace.mutable_data_ptr()" if needs_workspace(contraction) else "nullptr"
     arguments += [workspace, held, changed, "stream"]
     is_held = "held != nullptr" if contraction.held else "0"
     call = wrapped(f"{name}_contract(", arguments, "));", 6)
@@ -141,4 +149,4 @@ def _call(operator: Operator, contraction: Contraction, held: str, changed: str)
         f"      {name}_workspace(&product, {is_held}));",
     ]
     launch = f'  host::check_launch("{operator.name}", {call}'
-    return [*(made if contraction.needs_workspace else ()), launch]
+    return [*(made if needs_workspace(contraction) else ()), launch]

@@ -15,7 +15,7 @@ prologue and epilogue touch, as in a launcher; the result is a cudaError_t.
 from __future__ import annotations
 
 from ....ir.kernels.kernel import Buffer, Contraction, Kernel
-from ....ir.kernels.product import PARTS, SIDES, Form, FormRow, Mode
+from ....ir.kernels.product import MOST_SQUARES, PARTS, SIDES, Form, FormRow, Mode
 from ...c import STORAGE
 from ...element import element_text, title
 from ...layout import call, head
@@ -48,7 +48,7 @@ def contraction_pieces(contraction: Contraction) -> set[str]:
     """Names of the device library's pieces that its text uses."""
     forms = {row.form for row in contraction.forms}
     made = "contract_computed" if contraction.prologue else "contract"
-    needed = {made, "product_bytes"} if contraction.needs_workspace else {made}
+    needed = {made, "product_bytes"} if needs_workspace(contraction) else {made}
     needed |= {_FORM_PIECES[form] for form in forms if form in _FORM_PIECES}
     if Form.LIVE in forms:
         needed |= {_LIVE[contraction.family]}
@@ -114,8 +114,8 @@ def _form(contraction: Contraction, row: FormRow) -> str:
         case Form.TILES:
             return f"op::WholeTiles<{mode}, op::{_TILES[contraction.family]}>"
         case Form.FMA:
-            side = f", {row.side}" if row.side < SIDES[-1] else ""
-            return f"op::FmaTiles<{_storage(contraction)}{side}>"
+            few = f", {row.side}, {MOST_SQUARES}" if row.side < SIDES[-1] else ""
+            return f"op::FmaTiles<{_storage(contraction)}{few}>"
 
 
 def _bool(value: bool) -> str:
@@ -181,7 +181,7 @@ def pointer_to(buffer: Buffer) -> str:
 def _size_entries(contraction: Contraction) -> list[str]:
     name, forms = contraction.group, f"{contraction.group}_forms"
     entries = []
-    if contraction.needs_workspace:
+    if needs_workspace(contraction):
         begin = head(f'extern "C" int64_t {name}_workspace', size_parameters(), " {")
         entries.append(f"{begin}\n  return op::workspace_bytes<{forms}>(product, held);\n}}")
     if contraction.held:
@@ -216,6 +216,11 @@ def _construction(variable: str, kernel: Kernel) -> str:
     if len(line) <= 100:
         return line
     return "\n".join([start, *(f"      {value}," for value in values), "  };"])
+
+
+def needs_workspace(contraction: Contraction) -> bool:
+    """Whether one of its forms takes memory for a call."""
+    return any(row.form not in (Form.FMA, Form.SHORT) for row in contraction.forms)
 
 
 def size_parameters() -> list[str]:
