@@ -131,7 +131,9 @@ def test_products_of_less_precision_are_no_squares() -> None:
     assert not square_side(product, Mode.TF32, SM_90A, ())
 
 
-@pytest.mark.parametrize(("m", "n", "taken"), [(320, 1024, True), (321, 1024, False)])
+@pytest.mark.parametrize(
+    ("m", "n", "taken"), [(320, 1024, True), (321, 1024, False), (320, 1025, False)]
+)
 def test_a_product_of_few_squares_is_made_by_the_smaller_ones(m: int, n: int, taken: bool) -> None:
     small = FormRow(Form.FMA, side=32)
     assert small.takes(Mode.FAITHFUL, m, n, 64) is taken
