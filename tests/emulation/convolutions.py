@@ -56,7 +56,8 @@ struct Chain {
 @dataclass(frozen=True, slots=True)
 class Form:
     """An instance of op::WindowTiles, or with `rows` of op::JoinedTiles, of intervals of `width`
-    channels; in mode "Unpacked" of op::OneTapTiles, in mode "Chain" the float32 kernel alone.
+    channels; in mode "Unpacked" of op::OneTapTiles, "Halo" of op::HaloTiles, in mode "Chain" the
+    float32 kernel alone.
     """
 
     mode: str = "Tf32"
@@ -64,16 +65,21 @@ class Form:
     columns: int = 64
     rows: int = 0
     width: int = 64
+    blocks: str = "kSquares, 2"
+    """Of a halo's patch, and how many."""
 
     @property
     def name(self) -> str:
         numbers = (self.space, self.columns, self.rows, self.width)
-        return "_".join(["convolution", self.mode.lower(), *map(str, numbers)])
+        blocks = self.blocks.replace(", ", "_").lower() if self.mode == "Halo" else ""
+        return "_".join(["convolution", self.mode.lower(), *map(str, numbers), blocks]).strip("_")
 
     @property
     def tiles(self) -> str:
         if self.mode == "Unpacked":
             return "OneTapTiles"
+        if self.mode == "Halo":
+            return "HaloTiles"
         return "JoinedTiles" if self.rows else "WindowTiles"
 
     @property
@@ -82,6 +88,8 @@ class Form:
             return "Chain"
         if self.mode == "Unpacked":
             return f"op::OneTapTiles<{self.columns}>"
+        if self.mode == "Halo":
+            return f"op::HaloTiles<{self.columns}, {self.width}, op::Blocks::{self.blocks}>"
         numbers = [self.space, self.columns, *([self.rows] if self.rows else [])]
         numbers += [self.width] if self.width != 64 else []
         return f"op::{self.tiles}<op::{self.mode}, {', '.join(map(str, numbers))}>"
@@ -100,6 +108,9 @@ def text(form: Form, lanes: tuple[int, ...] = (1, 4)) -> str:
     needed = ["TensorView", "Windows", "launch_fma_product", "product_of_windows"]
     if form.mode == "Unpacked":
         needed += [form.tiles, f"wgmma_tf32_{form.columns}"]
+    elif form.mode == "Halo":
+        narrow = form.columns == 64
+        needed += [form.tiles, "wgmma_half_64_typed" if narrow else "wgmma_half_128"]
     elif form.mode != "Chain":
         needed += [form.tiles, form.mode]
         needed += ["wgmma_half_64_typed"] if form.columns == 64 else []

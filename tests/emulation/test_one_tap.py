@@ -176,7 +176,7 @@ BROKEN = {
     "sums that go on": ("before > 0 || step > 0", "1"),
     "the row 8 below": ("i % 2 * 1024", "0"),
     "columns that do not exist": ("if (kWhole || first + j < columns) put", "put"),
-    "rows that do not exist": ("if (row >= to.m - to.row) return;", ""),
+    "rows that do not exist": ("if (!has_row(to, row)) return;", ""),
     "a row of the lane's own": ("of_lane(own, lane / 16 + 2 * i)", "own"),
 }
 

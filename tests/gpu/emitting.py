@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +16,7 @@ from tests.behaviour.emitted import load_file
 from opweld.driver import compile_file
 from opweld.options import Options
 from opweld.plan.cost import ProductTimes
+from opweld.plan.products.unpacked import by_halos
 from opweld.plan.products.windows import ConvolutionTimes
 
 MODEL = """
@@ -88,5 +91,20 @@ def all_convolutions_ours() -> Iterator[None]:
         mock.patch("opweld.plan.products.choice.estimate_convolution", return_value=times),
         mock.patch("opweld.plan.products.windows.estimate_convolution", return_value=times),
         mock.patch("opweld.plan.convolves_in_tf32", lambda _, __, asked: asked.tf32_convolutions),
+    ):
+        yield
+
+
+@contextmanager
+def all_halos_ours() -> Iterator[None]:
+    """While each convolution that halos can make, few tiles or many, is made by them."""
+    choosing = functools.partial(by_halos, tile_us=math.inf)
+    with (
+        all_convolutions_ours(),
+        mock.patch("opweld.plan.products.unpacked.HALOS_ARE_CHOSEN", True),
+        mock.patch("opweld.plan.products.unpacked._LEAST_TILES", 0),
+        mock.patch(
+            "opweld.plan.products.windows.by_halos", lambda made, mode, _: choosing(made, mode)
+        ),
     ):
         yield

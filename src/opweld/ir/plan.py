@@ -9,7 +9,7 @@ from .expr import Size, evaluate, symbols_of
 from .expr import product as product_of
 from .graph import Graph, Node
 from .kernels.attention import Attention
-from .kernels.convolution import INTERVAL, Convolution
+from .kernels.convolution import INTERVAL, Convolution, Halo
 from .kernels.product import FormRow, Mode, Product, RowsProduct
 from .views import behind_views, is_copy, is_free_view
 
@@ -68,7 +68,8 @@ class ConvolutionSchedule:
     with 0, each channel by itself. Its epilogue takes `lanes` neighbours at once. With `rows` the
     taps across, of so many rows below each other, are joined with the channels. Of a transposed
     one the phases along the last axis are `phase_columns` of a filter, or products of their own.
-    `width` channels are multiplied under one scale; with `unpacked` those of pixels as they lie.
+    `width` channels are multiplied under one scale; with `unpacked` those of pixels as they lie,
+    with a `halo` those of its patches are packed in shared memory.
     """
 
     mode: Mode
@@ -78,6 +79,7 @@ class ConvolutionSchedule:
     phase_columns: int = 1
     width: int = INTERVAL
     unpacked: bool = False
+    halo: Halo | None = None
 
     def __str__(self) -> str:
         how = f"{self.columns} filters a tile" if self.columns else "each channel by itself"
@@ -87,6 +89,7 @@ class ConvolutionSchedule:
             joined += f", {self.phase_columns} phases of each beside each other"
         narrow = f", intervals of {self.width} channels" if self.width != INTERVAL else ""
         narrow += ", pixels as they lie" if self.unpacked else ""
+        narrow += f", halos in shared memory, {self.halo}" if self.halo else ""
         return f"mode {self.mode.value}, {how}{joined}{narrow}, vector width {self.lanes}"
 
 

@@ -136,6 +136,8 @@ def _(value: Convolving) -> str:
         lines.append(f"  intervals of {value.width} channels")
     if value.unpacked:
         lines.append("  pixels as they lie")
+    if value.halo:
+        lines.append(f"  halos in shared memory, {value.halo}")
     if value.order != tuple(range(len(value.shape))):
         lines.append(f"  written along {', '.join(map(str, value.order))}")
     return "\n".join([*lines, ""]) + kernel_text(value.epilogue)

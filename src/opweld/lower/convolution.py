@@ -40,6 +40,7 @@ def lower_convolution(origins: Origins, group: Group) -> Convolving:
         phase_columns=schedule.phase_columns,
         width=schedule.width,
         unpacked=schedule.unpacked,
+        halo=schedule.halo,
         in_planes=made.in_planes,
     )
 

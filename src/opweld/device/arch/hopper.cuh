@@ -236,13 +236,13 @@ OPWELD_FN uint32_t tf32_word(float x) {
 
 // @tile_descriptor deps: shared_address
 // What wgmma takes for an operand in shared memory: rows of 128, 64 or 32 bytes, swizzled by as
-// many, groups of eight rows one after the other. The tile starts at a multiple of 1024 bytes;
-// adding n moves by 16 n bytes along the row.
+// many, groups of eight rows one after the other, or so many bytes apart. Rows are counted from a
+// multiple of 1024 bytes on; adding n moves by 16 n bytes along the row, or to other rows.
 template <int kRowBytes = 128>
-OPWELD_FN uint64_t tile_descriptor(const void* tile) {
+OPWELD_FN uint64_t tile_descriptor(const void* tile, int group_bytes = 8 * kRowBytes) {
     constexpr uint64_t kSwizzle = kRowBytes == 128 ? 1 : kRowBytes == 64 ? 2 : 3;
     const uint64_t at = (shared_address(tile) & 0x3FFFF) >> 4;
-    return at | uint64_t(1) << 16 | uint64_t(8 * kRowBytes >> 4) << 32 | kSwizzle << 62;
+    return at | uint64_t(1) << 16 | uint64_t(group_bytes >> 4) << 32 | kSwizzle << 62;
 }
 
 // @wgmma_order deps:

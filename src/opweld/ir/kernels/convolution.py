@@ -7,6 +7,7 @@ channels last, but for those of planes.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from math import gcd
 
 from ..expr import Size
@@ -41,6 +42,48 @@ MOST_PHASES = 32
 """The most phases of a transposed convolution: its kernels are given the numbers of each."""
 PHASE_COLUMNS = (2, 4, 8)
 """How many columns of a tile the phases along the last axis may be, for each filter."""
+
+
+class Blocks(Enum):
+    """How the 64 output pixels of a block lie, and its patch's: lines along the last axis,
+    one behind or one below the other, or squares of 8 by 8, one below the other or one behind the
+    other along the first of three axes. Names are those of conv/halo.cuh.
+    """
+
+    LINE = "kLine"
+    LINES = "kLines"
+    SQUARES = "kSquares"
+    DEEP_SQUARES = "kDeepSquares"
+
+    @property
+    def squares(self) -> bool:
+        return self in (Blocks.SQUARES, Blocks.DEEP_SQUARES)
+
+
+@dataclass(frozen=True, slots=True)
+class Halo:
+    """The patches of output pixels whose halos are packed in shared memory: of `count` blocks."""
+
+    blocks: Blocks
+    count: int
+
+    def patch(self, block: int) -> tuple[int, int, int]:
+        """Output pixels along three axes, of blocks of so many."""
+        square = (1, 8, block // 8) if self.blocks.squares else (1, 1, block)
+        axis = {Blocks.LINE: 2, Blocks.DEEP_SQUARES: 0}.get(self.blocks, 1)
+        deep, high, wide = (n * self.count if i == axis else n for i, n in enumerate(square))
+        return deep, high, wide
+
+    def __str__(self) -> str:
+        return f"patches of {self.count} {_BLOCKS[self.blocks]}"
+
+
+_BLOCKS = {
+    Blocks.LINE: "times 64 pixels of a line",
+    Blocks.LINES: "lines of 64 pixels",
+    Blocks.SQUARES: "squares of 8 by 8 pixels",
+    Blocks.DEEP_SQUARES: "squares of 8 by 8 pixels behind each other",
+}
 
 
 def has_mask(*kernel: int) -> bool:
@@ -174,7 +217,7 @@ class Convolving:
     across are joined with the channels; 0 for none. Of a transposed one the phases along the last
     axis of space are `phase_columns` of each filter; 1 where they are products of their own.
     `width` channels share a scale, one of WIDTHS; with `unpacked` pixels are multiplied as they
-    lie, without scales.
+    lie, without scales; with a `halo` those of patches are packed in shared memory.
     """
 
     group: str
@@ -194,6 +237,7 @@ class Convolving:
     width: int = INTERVAL
     in_planes: bool = False
     unpacked: bool = False
+    halo: Halo | None = None
 
     @property
     def depthwise(self) -> bool:

@@ -27,10 +27,10 @@ from ...ir.types import DType
 from ...target import Target
 from .depthwise import estimate_depthwise, lanes_of_depthwise, lies_in_planes
 from .joined import Joined, interval_cost, joining, width_of
-from .one_tap import estimate_unpacked, is_unpacked, schedule_unpacked
 from .recognised import NoProduct
 from .tap_by_tap import OUT_OF_RANGE, is_near, why_not_taps
 from .transposed import TRANSPOSED_PLACES, phase_columns, products_of_phases, require_phases
+from .unpacked import by_halos, estimate_unpacked, halos_us, is_unpacked, schedule_unpacked
 
 SPACES = {
     f"aten.conv{rank}d.{form}": rank for rank in (1, 2, 3) for form in ("default", "padding")
@@ -251,7 +251,9 @@ def schedule_of(made: Convolution, mode: Mode, channels_first: bool = False) -> 
     phases = 1
     if made.transposed:
         phases = phase_columns(made, channels_first, partial(_tiles, made, mode))
-    _, columns = _tiles(made, mode, filters * phases, _positions(made, phases))
+    us, columns = _tiles(made, mode, filters * phases, _positions(made, phases))
+    if channels_first and (way := by_halos(made, mode, us)) is not None:
+        return ConvolutionSchedule(mode, way.columns, lanes, width=way.width, halo=way.halo)
     found, (_, width) = joining(made, mode), _intervals(made, mode, 1)
     rows = found.rows if found else 0
     return ConvolutionSchedule(mode, columns, lanes, rows, phases, width)
@@ -408,8 +410,10 @@ def _packing_us(
     made: Convolution, mode: Mode, read_us: float, target: Target, sizes: Sizes
 ) -> float:
     """Reading x, and writing its intervals of channels; of joined taps each output pixel has its
-    own, which are read again.
+    own, which are read again. Halos are packed as they are read.
     """
+    if schedule_of(made, mode, channels_first=True).halo is not None:
+        return 0.0
     if found := joining(made, mode):
         values = 2 * number_at(made.windows.rows, sizes) * found.packed * found.width
     else:
@@ -421,6 +425,8 @@ def _packing_us(
 def _sums_us(made: Convolution, mode: Mode, target: Target, sizes: Sizes) -> float:
     """Of the tiles, in half waves where there are few, as sums are then made in parts."""
     windows, schedule = made.windows, schedule_of(made, mode, channels_first=True)
+    if schedule.halo is not None:
+        return halos_us(made, schedule) / target.multiprocessors
     columns = schedule.columns
     rows, taps = (number_at(n, sizes) for n in (windows.rows, product_of(windows.kernel)))
     products = [(rows, taps)]

@@ -36,6 +36,7 @@ _INSIDE = {
     "Types",
     "Along",
     "Windowed",
+    "Blocks",
     "PlaneWindows",
     "TransposedWindows",
     "convolution_bytes",
@@ -106,6 +107,8 @@ def _form_pieces(convolving: Convolving) -> set[str]:
     if convolving.unpacked:
         return {"OneTapTiles", f"wgmma_tf32_{convolving.columns}"}
     narrow = {"wgmma_half_64_typed"} if convolving.columns == 64 else set[str]()
+    if convolving.halo:
+        return {"HaloTiles", *(narrow or {"wgmma_half_128"})}
     tiles = "JoinedTiles" if convolving.rows else "WindowTiles"
     return {tiles, MODES[convolving.mode], *narrow}
 
@@ -171,6 +174,9 @@ def _form(convolving: Convolving) -> str:
         return _depthwise_form(convolving.windows)
     if convolving.unpacked:
         return f"op::OneTapTiles<{convolving.columns}>"
+    if halo := convolving.halo:
+        blocks = f"op::Blocks::{halo.blocks.value}, {halo.count}"
+        return f"op::HaloTiles<{convolving.columns}, {convolving.width}, {blocks}>"
     space = max(len(convolving.windows.out), 2)  # one axis is two, of which one is 1
     numbers = [space, convolving.columns]
     numbers += [convolving.rows] if convolving.rows else []

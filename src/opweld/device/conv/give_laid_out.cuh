@@ -1,0 +1,202 @@
+// How a warp's sums of a convolution become results: it lays out 64 columns of 16 rows in shared
+// memory, and hands them to the epilogue as neighbours in memory.
+
+namespace op {
+
+// @RowRuns deps:
+// Where the 16 rows of a warp go: two runs of eight neighbours in the result, of which `count`
+// exist, of n columns each.
+struct RowRuns {
+    int64_t first[2];
+    int count[2], n;
+};
+
+// @laid_out_rows deps: RowRuns, RowsAt
+// Row i of a warp's 16 in the result, and whether it exists.
+template <typename Index>
+OPWELD_FN Index row_of(const RowsAt& to, int i) {
+    return Index(to.first_row) + Index(to.row + i);
+}
+template <typename Index>
+OPWELD_FN Index row_of(const RowRuns& to, int i) {
+    return Index((i < 8 ? to.first[0] : to.first[1]) + i % 8);
+}
+[[maybe_unused]] OPWELD_FN int count_of(const RowsAt& to) { return to.m - to.row; }
+[[maybe_unused]] OPWELD_FN bool has_row(const RowsAt& to, int i) { return i < count_of(to); }
+[[maybe_unused]] OPWELD_FN bool has_row(const RowRuns& to, int i) {
+    return i % 8 < (i < 8 ? to.count[0] : to.count[1]);
+}
+[[maybe_unused]] OPWELD_FN bool has_all_rows(const RowsAt& to) { return count_of(to) >= 16; }
+[[maybe_unused]] OPWELD_FN bool has_all_rows(const RowRuns& to) {
+    return to.count[0] >= 8 && to.count[1] >= 8;
+}
+
+// @give_laid_out deps: EpilogueStore, laid_out_rows, load_vector, own_thread, takes_rows
+// A warp's part of a tile to `put(rows, column, values)`, from where it lies in shared memory: 4
+// columns of 4 rows at once, by half of the lanes those of one row. `row` is what `row_at` says of
+// one, once for all, and `of_lane` what another lane found. There are all rows, and whole fours of
+// columns. No branch stands between the two calls: what they read of columns alone is read once,
+// and the second one's rows are on their way while the first computes.
+template <typename Index, int kPitch, typename Rows, typename RowAt, typename OfLane, typename Put>
+OPWELD_FN void give_along_rows(const float (&rows)[16][kPitch], const Rows& to, int column,
+                               const RowAt& row_at, const OfLane& of_lane, const Put& put) {
+    const int lane = own_thread() % 32, first = lane % 16 * 4;
+    const auto own = row_at(row_of<Index>(to, lane % 16));
+    decltype(row_at(Index())) at[2][4];
+#pragma unroll
+    for (int i = 0; i < 8; ++i) at[i / 4][i % 4] = of_lane(own, lane / 16 + 2 * i);
+    if (column + first >= to.n) return;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const auto values = [&](int j) {
+            return load_vector<4>(&rows[lane / 16 + 8 * half + 2 * j][first]);
+        };
+        put(at[half], Index(column + first), values);
+    }
+}
+// A warp's part of a tile to `put(row, column, values)`, by lanes that have a row each, so that
+// neighbours are those of one column; with kWhole of eight columns there are all or none. What is
+// read for kTurns times 4 columns is under way together.
+template <bool kWhole, int kTurns, typename Index, int kPitch, typename Rows, typename RowAt,
+          typename Put>
+OPWELD_FN void give_across_rows(const float (&rows)[16][kPitch], const Rows& to, int column,
+                                const RowAt& row_at, const Put& put) {
+    const int lane = own_thread() % 32, row = lane % 16, columns = min(to.n - column, 64);
+    if (!has_row(to, row)) return;
+    const auto at = row_at(row_of<Index>(to, row));
+#pragma unroll(kTurns)
+    for (int first = lane / 16 * 4; first < columns; first += 8) {
+        const auto staged = load_vector<4>(&rows[row][first]);
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            const float value[1] = {staged.lane[j]};
+            if (kWhole || first + j < columns) put(at, Index(column + first + j), value);
+        }
+    }
+}
+// A warp's part of a tile to the parts of sums.
+template <int kPitch, typename Rows>
+OPWELD_FN void give_parts(const float (&rows)[16][kPitch], const Rows& to, int column,
+                          float* parts) {
+    const int columns = min(to.n - column, 64);
+    for (int i = own_thread() % 32; i < 16 * 64; i += 32) {
+        if (has_row(to, i / 64) && i % 64 < columns)
+            __stcg(parts + row_of<int64_t>(to, i / 64) * to.n + column + i % 64,
+                   rows[i / 64][i % 64]);
+    }
+}
+// Lays out 64 columns of what a warp has summed, from register kFirst on.
+template <int kFirst, int kCount, int kPitch>
+OPWELD_FN void lay_out(const float (&sums)[kCount], float (&rows)[16][kPitch]) {
+    const int lane = own_thread() % 32;
+    __syncwarp();  // what was there has been read
+#pragma unroll
+    for (int i = 0; i < 32; i += 2) {
+        *reinterpret_cast<float2*>(&rows[lane / 4 + i / 2 % 2 * 8][i / 4 * 8 + lane % 4 * 2]) =
+            make_float2(sums[kFirst + i], sums[kFirst + i + 1]);
+    }
+    __syncwarp();
+}
+// As many as there are registers for: what takes more than a bias goes turn by turn.
+template <typename Epilogue, bool kKnown = takes_rows<Epilogue>>
+constexpr int kTurnsTogether = 1;
+template <typename Epilogue>
+constexpr int kTurnsTogether<Epilogue, true> = Epilogue::kOperands > 3 ? 1 : 4;
+// What is laid out to the epilogue, or to the parts of sums.
+template <int kPitch, typename Rows, typename Epilogue>
+OPWELD_FN void give_laid_out(const float (&rows)[16][kPitch], const EpilogueStore<Epilogue>& sink,
+                             const Rows& to, int column) {
+    const auto row_at = [&](auto row) {
+        if constexpr (takes_rows<Epilogue>) return sink.epilogue.row_at(row);
+        else return row * decltype(row)(to.n);
+    };
+    const auto of_lane = [&](const auto& row, int lane) {
+        if constexpr (takes_rows<Epilogue>) return sink.epilogue.of_lane(row, lane);
+        else return __shfl_sync(~0u, row, lane);
+    };
+    const auto put = [&](const auto& row, auto at, const auto& values) {
+        if constexpr (takes_rows<Epilogue>) sink.epilogue.template give<true>(row, at, values);
+        else sink.epilogue(row + at, values);
+    };
+    const auto put_rows = [&](const auto& rows, auto at, const auto& values) {
+        if constexpr (takes_rows<Epilogue>) sink.epilogue.template give_rows<4>(rows, at, values);
+        else
+            for (int i = 0; i < 4; ++i) put(rows[i], at, values(i).lane);
+    };
+    if (sink.parts) {
+        give_parts(rows, to, column, sink.parts);
+    } else if (!sink.narrow || to.n % 8 != 0) {
+        give_across_rows<false, 1, uint64_t>(rows, to, column, row_at, put);
+    } else {
+        if constexpr (Epilogue::kLanes == 4) {
+            if (sink.paired && has_all_rows(to)) {
+                give_along_rows<uint32_t>(rows, to, column, row_at, of_lane, put_rows);
+                return;
+            }
+        }
+        constexpr int kTurns = kTurnsTogether<Epilogue>;
+        give_across_rows<true, kTurns, uint32_t>(rows, to, column, row_at, put);
+    }
+}
+
+// @give_run deps: ElementEpilogue, load_words, store_words
+// Whether four neighbouring rows of a column, from a multiple of four on, are neighbours in memory,
+// or one, in all that the epilogue reads and writes.
+template <typename Epilogue>
+static bool takes_runs(const Epilogue&) {
+    return false;
+}
+template <typename F, typename... X>
+static bool takes_runs(const ElementEpilogue<F, Types<X...>>& epilogue) {
+    using Own = ElementEpilogue<F, Types<X...>>;
+    constexpr bool kOfColumns[] = {Own::template is_of_columns<X>...};
+    const auto& all = epilogue.all;
+    bool takes = epilogue.across && all.num_axes > 1 && all.sizes[1].by % 4 == 0;
+    for (size_t k = 0; takes && k < sizeof...(X); ++k) {
+        if (kOfColumns[k] || all.strides[1][k] == 0) continue;
+        takes = all.strides[1][k] == 1 && reinterpret_cast<uintptr_t>(all.data[k]) % 16 == 0;
+        for (int a = 0; a < all.num_axes; ++a) takes &= a == 1 || all.strides[a][k] % 4 == 0;
+    }
+    return takes;
+}
+template <int n, typename T>
+OPWELD_FN auto fetch_run(T* from, bool is_one) {
+    Pack<std::remove_const_t<T>, n> found{};
+    if constexpr (!std::is_const_v<T>) return found;  // it is a result
+    if (!is_one) {
+        return load_words(reinterpret_cast<const decltype(found)*>(from),
+                          [](const auto* word) { return __ldg(word); });
+    }
+    const auto value = __ldg(from);
+#pragma unroll
+    for (int i = 0; i < n; ++i) found.value[i] = value;
+    return found;
+}
+template <int n, typename T>
+OPWELD_FN void store_run(T* to, const Pack<std::remove_const_t<T>, n>& values) {
+    if constexpr (!std::is_const_v<T>)
+        store_words(reinterpret_cast<Pack<T, n>*>(to), values,
+                    [](auto* at, auto word) { *at = word; });
+}
+// Values of neighbouring rows, the first of which is `row`, of one column to such an epilogue.
+template <int n, typename F, typename... X, typename Row, typename Index, size_t... k>
+OPWELD_FN void give_run(const ElementEpilogue<F, Types<X...>>& epilogue, const Row& row,
+                        Index column, const float (&values)[n], std::index_sequence<k...>) {
+    using Own = ElementEpilogue<F, Types<X...>>;
+    const auto& all = epilogue.all;
+    const Index last[] = {(X::has(F::kRank - 1) ? column * Index(all.strides[0][k]) : Index(0))...};
+    [&](auto... found) {
+#pragma unroll
+        for (int i = 0; i < n; ++i) F::of(values[i], found.value[i]...);
+        (store_run<n>(static_cast<typename X::T*>(all.data[k]) + (row.of[k] + last[k]), found),
+         ...);
+    }(fetch_run<n>(static_cast<typename X::T*>(all.data[k]) + (row.of[k] + last[k]),
+                   Own::template is_of_columns<X> || all.strides[1][k] == 0)...);
+}
+template <int n, typename F, typename... X, typename Row, typename Index>
+OPWELD_FN void give_run(const ElementEpilogue<F, Types<X...>>& epilogue, const Row& row,
+                        Index column, const float (&values)[n]) {
+    give_run(epilogue, row, column, values, std::make_index_sequence<sizeof...(X)>());
+}
+
+}  // namespace op

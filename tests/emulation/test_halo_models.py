@@ -1,0 +1,70 @@
+"""Emitted convolutions by halos, with what follows them, emulated: beside float64."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from tests.behaviour.products import pair_of_texts, text_of
+from tests.emulation.convolution_models import require_kernels, require_near_float64, source
+from tests.gpu.emitting import all_halos_ours
+
+MODELS = {
+    "gain and mean": source(
+        "self.conv = nn.Conv2d(40, 72, 3, padding=1)\n"
+        "self.gain = nn.Parameter(torch.rand(72, 1, 1))",
+        "return torch.relu(self.conv(x)) * self.gain + x.mean(1, keepdim=True)",
+        "2, 40, 12, 16",
+    ),
+    "odd lines": source(
+        "self.conv = nn.Conv2d(16, 24, 3)", "return torch.tanh(self.conv(x))", "2, 16, 9, 11"
+    ),
+    "lines of 14": source(
+        "self.conv = nn.Conv2d(16, 24, (3, 1), padding=(1, 0))",
+        "return self.conv(x).clamp(-1, 1)",
+        "2, 16, 6, 14",
+    ),
+    "one axis": source(
+        "self.conv = nn.Conv1d(24, 130, 7, padding=3)",
+        "return torch.relu(self.conv(x))",
+        "2, 24, 300",
+    ),
+    "three axes": source(
+        "self.conv = nn.Conv3d(16, 20, 3, padding=1)",
+        "return torch.relu(self.conv(x)) - 0.25",
+        "2, 16, 3, 9, 12",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model(name: str, tmp_path: Path) -> None:
+    with all_halos_ours():
+        text = text_of(name.replace(" ", "_"), MODELS[name], "sm90", mode="eval")
+    assert "op::HaloTiles<" in text
+    pair = pair_of_texts(name.replace(" ", "_"), MODELS[name], text, 0, tmp_path)
+    require_kernels(pair, 1)
+    for batch in (1, 3):
+        require_near_float64(pair, batch, 1)
+
+
+def test_runs_of_rows_are_as_rows_one_by_one(tmp_path: Path) -> None:
+    """Also where the input lies with its channels last, and the result with them first."""
+    with all_halos_ours():
+        text = text_of("runs", MODELS["gain and mean"], "sm90", mode="eval")
+    pair = pair_of_texts("runs", MODELS["gain and mean"], text, 0, tmp_path)
+    one_by_one = pair_of_texts(
+        "rows",
+        MODELS["gain and mean"],
+        text.replace("bool takes = epilogue.across &&", "bool takes = false &&"),
+        0,
+        tmp_path,
+    )
+    (x,) = pair.inputs(2)
+    _, new = pair.models()
+    _, other = one_by_one.models()
+    with torch.no_grad():
+        assert torch.equal(new(x), other(x))
+        last = x.contiguous(memory_format=torch.channels_last)
+        torch.testing.assert_close(new(last), new(x), rtol=1e-5, atol=1e-5)

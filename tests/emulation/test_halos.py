@@ -1,0 +1,234 @@
+"""Convolutions by halos, which are packed in shared memory. Beside sums in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.emulation.convolutions import (
+    CHAIN,
+    Case,
+    Form,
+    channels_last,
+    convolve,
+    require_as_exact,
+    require_of_11_bits,
+    require_of_float32,
+    slow,
+    text,
+    windows,
+)
+from tests.emulation.emulate import EmulationFault
+
+SQUARES = Form("Halo")
+FORMS = {
+    "squares": SQUARES,
+    "one square": Form("Halo", blocks="kSquares, 1"),
+    "four squares": Form("Halo", columns=128, blocks="kSquares, 4"),
+    "lines": Form("Halo", columns=128, blocks="kLines, 4"),
+    "32 channels": Form("Halo", width=32, blocks="kLines, 2"),
+    "deep": Form("Halo", space=3, width=32, blocks="kDeepSquares, 2"),
+}
+
+
+def laid_out(x: np.ndarray, last: bool) -> np.ndarray:
+    return channels_last(x) if last else np.ascontiguousarray(x)
+
+
+def plain(
+    batch: int, channels: int, size: tuple[int, ...], filters: int, taps: int = 3, **how: int
+) -> Case:
+    how = {"padding": 1} | how
+    return Case(batch, channels, size, filters, (taps,) * len(size), windows(len(size), **how))
+
+
+def require(what: Case, form: Form, *, last: bool = False, **options: Any) -> np.ndarray:
+    """Made by the tensor cores, and as exact as operands of 11 bits."""
+    x, weight = what.operands
+    found, makers = convolve(laid_out(x, last), weight, what.how, form=form, **options)
+    require_as_exact(found, x, weight, what.how)
+    require_of_11_bits(found, x, weight, what.how)
+    assert makers == 1
+    return found
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["channels first", "channels last"])
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+class TestHalos:
+    def test_images_at_the_edges_of_patches(self, form: Form, last: bool) -> None:
+        for size in ((1, 1), (8, 8), (9, 17), (33, 7)):
+            require(plain(2, 40, size, 20), form, last=last)
+
+    def test_channels_at_the_edges_of_intervals(self, form: Form, last: bool) -> None:
+        for channels in (8, 24, 64, 136):
+            require(plain(1, channels, (6, 10), 12), form, last=last)
+
+    @pytest.mark.parametrize("filters", [1, 63, 65, 130, *slow(64, 127, 128, 200)])
+    def test_filters_at_the_edges_of_tiles(self, form: Form, last: bool, filters: int) -> None:
+        require(plain(1, 16, (6, 9), filters), form, last=last)
+
+    def test_many_tiles_for_each_block(self, form: Form, last: bool) -> None:
+        require(plain(3, 72, (17, 20), 70), form, last=last, multiprocessors=1)
+
+    def test_columns_one_by_one_and_far_positions(self, form: Form, last: bool) -> None:
+        what = plain(1, 16, (8, 8), 36)
+        together = require(what, form, last=last)
+        for options in ({"lanes": 1}, {"narrow": False}, {"aligned": False}):
+            np.testing.assert_array_equal(require(what, form, last=last, **options), together)
+
+
+@pytest.mark.parametrize("name", ["squares", "four squares", "32 channels"])
+@pytest.mark.parametrize(
+    "what",
+    [
+        plain(1, 24, (7, 11), 20, taps=2, padding=0),
+        plain(1, 24, (9, 12), 20, taps=2, padding=2, dilation=2),
+        Case(1, 24, (12, 9), 20, (4, 2), windows(2, padding=1)),
+    ],
+    ids=["even", "dilated", "uneven"],
+)
+def test_windows_of_all_kinds(name: str, what: Case) -> None:
+    require(what, FORMS[name])
+
+
+@pytest.mark.parametrize("blocks", ["kLine, 1", "kLine, 2", "kLine, 4"])
+@pytest.mark.parametrize("columns", [64, 128])
+def test_one_axis(columns: int, blocks: str) -> None:
+    form = Form("Halo", columns=columns, blocks=blocks)
+    for pixels in (1, 64, 150, 260):
+        require(Case(2, 24, (pixels,), 20, (7,), windows(1, padding=3)), form)
+    require(Case(1, 72, (90,), 20, (3,), windows(1, padding=5, dilation=9)), form)
+
+
+@pytest.mark.parametrize("blocks", ["kDeepSquares, 4", "kDeepSquares, 2"])
+def test_three_axes(blocks: str) -> None:
+    form = Form("Halo", space=3, width=32, blocks=blocks)
+    require(plain(2, 24, (3, 5, 9), 20), form)
+    require(Case(1, 40, (4, 3, 8), 20, (3, 1, 2), windows(3, padding=1)), form)
+
+
+def test_scales_that_change_from_tile_to_tile_and_between_intervals() -> None:
+    """Within what halves hold a tile's values are as exact as ever; others are made anew."""
+    what = plain(2, 136, (16, 24), 20)
+    x, weight = what.operands
+    scale = np.exp2(np.random.default_rng(4).integers(-30, 30, (2, 3, 1, 1)))
+    for i in range(3):
+        x[:, 64 * i : 64 * i + 64] *= scale[:, i : i + 1].astype(np.float32)
+    found, makers = convolve(x, weight, what.how, form=SQUARES, multiprocessors=1)
+    require_as_exact(found, x, weight, what.how)
+    assert makers == 1
+    for factor in (2.0**-60, 2.0**40):
+        np.testing.assert_array_equal(
+            convolve(x * np.float32(factor), weight, what.how, form=SQUARES)[0],
+            found * np.float32(factor),
+        )
+
+
+def require_near_behind(
+    column: int, found: np.ndarray, what: Case, x: np.ndarray, weight: np.ndarray
+) -> None:
+    """From this column of pixels on within what operands of 11 bits lose, beside float32 sums."""
+    right = convolve(x, weight, what.how, form=CHAIN)[0][:, :, column:]
+    largest = np.abs(right).max(-1, keepdims=True)
+    assert (np.abs(found[:, :, column:] - right) <= 2e-3 * largest).all()
+
+
+def test_one_pixel_above_all_others() -> None:
+    """What sees it alone is as exact as it; what does not is not lost beside it."""
+    what = plain(1, 40, (8, 30), 20)
+    x, weight = what.operands
+    odd = np.zeros(x.shape, bool)
+    odd[0, :, 4, 4] = True
+    x[odd] *= 2.0**60
+    found, makers = convolve(x, weight, what.how, form=SQUARES)
+    require_near_behind(8, found, what, x, weight)
+    assert makers == 1
+
+
+def test_what_is_not_finite_stays_in_its_sums() -> None:
+    what = plain(1, 16, (9, 20), 20)
+    x, weight = what.operands
+    x[0, 3, 0, 0], x[0, 5, 1, 12], x[0, 0, 8, 19] = np.inf, np.nan, 3e38
+    found, _ = convolve(x, weight, what.how, form=SQUARES)
+    expected = convolve(x, weight, what.how, form=CHAIN)[0]
+    for each in (np.isnan, np.isposinf, np.isneginf):
+        np.testing.assert_array_equal(each(found), each(expected))
+
+
+def test_zeros_and_subnormal_numbers() -> None:
+    what = plain(1, 16, (9, 20), 20)
+    x, weight = what.operands
+    assert not convolve(x * 0, weight, what.how, form=SQUARES)[0].any()
+    tiny = x * np.float32(1e-41)
+    found = convolve(tiny, weight, what.how, form=SQUARES)[0]
+    np.testing.assert_allclose(
+        found, convolve(tiny, weight, what.how, form=CHAIN)[0], rtol=1e-4, atol=1e-44
+    )
+
+
+def test_what_it_does_not_take_is_summed_in_float32() -> None:
+    for what in (
+        plain(1, 20, (6, 6), 8),  # no eights of channels
+        plain(1, 16, (9, 9), 8, stride=2),
+        Case(1, 64, (40, 40), 8, (31, 31), windows(2)),  # halos of too many rows
+    ):
+        x, weight = what.operands
+        found, _ = convolve(x, weight, what.how, form=SQUARES)
+        require_of_float32(found, x, weight, what.how)
+
+
+BROKEN = {
+    "another tap": ("(tap - line * c.kernel[2]) * c.dilation[2]", "(tap - line * c.kernel[2])"),
+    "another line": (
+        "line = row / box[2], plane",
+        "line = row / (box[2] + 1), plane",
+    ),
+    "pixels beyond an edge": ("unsigned(at[2]) < unsigned(c.size[2])", "at[2] >= 0"),
+    "an image that is not there": ("return patch < c.batches ? patch : -1;", "return patch;"),
+    "rows in order": ("(share_of(turn) * 2 + i) ^ swizzle", "(share_of(turn) * 2 + i)"),
+    "halos that are not packed yet": (
+        "memory.ready[buffer.stage].wait(buffer.parity);",
+        "",
+    ),
+    "halos that are read still": ("memory.taken[buffer].wait(parity);", ""),
+    "filters that are not there": ("memory.full[ring.stage].wait(ring.parity);", ""),
+    "the scale of an interval before": ("sums[i].value[0][j] *= by;", "{}"),
+    "a scale that is never left": ("if (!fits && !again && is_in_range(largest))", "if (false)"),
+    "digits of an interval before": ("min(known.least_up, packed.up)", "packed.up"),
+    "digits that nobody misses": ("packed.marks = kLosesDigits;", "{}"),
+    "values that vanish": ("const bool vanishes = keeps &&", "const bool vanishes = false &&"),
+    "pixels of the next line": ("return exists ? min(c.out[2] - at[2], 8) : 0;", "return 8;"),
+    "the second block's sums": ("block = own_thread() / 128 * 2 + part % 2", "block = part % 2"),
+}
+
+
+def require_all(**options: Any) -> None:
+    """What breaks where something of the kernel does."""
+    options |= {"lanes": 1, "multiprocessors": 1}
+    require(plain(2, 72, (9, 20), 22, taps=2, padding=2, dilation=2), SQUARES, **options)
+    require(plain(1, 136, (17, 20), 70), SQUARES, **options)
+    large = plain(1, 16, (9, 9), 22)
+    x, weight = large.operands
+    found, _ = convolve(x * np.float32(2.0**20), weight, large.how, form=SQUARES, **options)
+    require_of_11_bits(found * np.float32(2.0**-20), x, weight, large.how)
+    for largest in (1.0, 2.0**40):
+        what = plain(1, 136, (16, 24), 20)
+        x, weight = what.operands
+        x[:, 64:] *= np.float32(2.0**-20)
+        x[0, :, 4, 4] *= np.float32(largest)
+        found, _ = convolve(x, weight, what.how, form=SQUARES, **options)
+        require_near_behind(8, found, what, x, weight)
+
+
+def test_a_kernel_that_is_not_broken() -> None:
+    require_all(source=text(SQUARES, (1,)))
+
+
+@pytest.mark.parametrize("fault", BROKEN.values(), ids=BROKEN)
+def test_a_broken_kernel_is_noticed(fault: tuple[str, str]) -> None:
+    before, after = fault
+    source = text(SQUARES, (1,))
+    assert before in source
+    with pytest.raises((AssertionError, EmulationFault)):
+        require_all(source=source.replace(before, after))

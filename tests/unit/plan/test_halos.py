@@ -1,0 +1,131 @@
+"""Convolutions by halos: which they are, and their patches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import inf
+from typing import Any
+from unittest import mock
+
+import pytest
+from tests.gpu.emitting import all_halos_ours
+from tests.unit.plan.convolving import conv, one, tail_of
+from tests.unit.plan.plans import BATCH, Make
+from tests.unit.plan.plans import graph as plan_graph
+
+from opweld.ir.kernels.convolution import Blocks, Convolution, Convolving, Halo
+from opweld.ir.kernels.product import Mode
+from opweld.ir.plan import Plan, number_at
+from opweld.ir.text import to_text
+from opweld.lower import lower
+from opweld.plan.products.unpacked import by_halos
+from opweld.plan.products.windows import convolution_of, schedule_of
+from opweld.render.cuda.products.convolution import convolution_pieces, convolution_text
+
+
+def made(
+    channels: int,
+    space: tuple[int, ...],
+    kernel: tuple[int, ...],
+    filters: int = 64,
+    *,
+    last: bool = False,
+    **given: Any,
+) -> Convolution:
+    m = Make()
+    shape = (*space, channels) if last else (channels, *space)
+    return convolution_of(conv(m, m.x("x", BATCH, *shape), filters, kernel, last=last, **given))
+
+
+@pytest.fixture
+def chosen() -> Iterator[None]:
+    with mock.patch("opweld.plan.products.unpacked.HALOS_ARE_CHOSEN", True):
+        yield
+
+
+def test_plans_do_not_choose_them_yet() -> None:
+    assert by_halos(made(64, (1024, 1024), (3, 3), padding=1), Mode.TF32, inf) is None
+
+
+@pytest.mark.usefixtures("chosen")
+class TestHalos:
+    @pytest.mark.parametrize(
+        ("space", "kernel"), [((65536,), (7,)), ((1024, 1024), (3, 3)), ((32, 96, 96), (3, 3, 3))]
+    )
+    def test_any_rank(self, space: tuple[int, ...], kernel: tuple[int, ...]) -> None:
+        found = by_halos(made(64, space, kernel, padding=1), Mode.TF32, inf)
+        assert found is not None and found.tiles > 0
+
+    def test_what_they_are_not(self) -> None:
+        space = (1024, 1024)
+        plain = made(64, space, (3, 3), padding=1)
+        assert by_halos(plain, Mode.TF32, inf) is not None
+        others = (
+            made(64, space, (3, 3), stride=2),
+            made(64, space, (1, 1)),
+            made(60, space, (3, 3)),
+            made(64, space, (3, 3), last=True),
+            made(64, space, (29, 29)),  # 841 taps
+            made(64, space, (3, 3), dilation=60),  # halos of too many rows
+            replace(plain, transposed=True),
+            replace(plain, depthwise=True),
+        )
+        for other in others:
+            assert by_halos(other, Mode.TF32, inf) is None
+        assert by_halos(plain, Mode.FAITHFUL, inf) is None
+        assert by_halos(plain, Mode.TF32, 0.0) is None  # windows are faster
+        with mock.patch("opweld.plan.products.unpacked._LEAST_TILES", 10**9):
+            assert by_halos(plain, Mode.TF32, inf) is None
+
+    def test_patches_fit_where_lines_are_short(self) -> None:
+        wide = by_halos(made(64, (512, 512), (3, 3), padding=1), Mode.TF32, inf)
+        narrow = by_halos(made(64, (4096, 8), (3, 3), padding=1), Mode.TF32, inf)
+        assert wide is not None and not wide.halo.blocks.squares
+        assert narrow is not None and narrow.halo.blocks.squares
+
+    def test_few_channels_have_narrow_intervals(self) -> None:
+        found = by_halos(made(32, (512, 512), (5, 5), padding=2), Mode.TF32, inf)
+        assert found is not None and found.width == 32
+
+
+@pytest.mark.parametrize(
+    ("halo", "patch"),
+    [
+        (Halo(Blocks.LINE, 4), (1, 1, 256)),
+        (Halo(Blocks.LINES, 4), (1, 4, 64)),
+        (Halo(Blocks.SQUARES, 2), (1, 16, 8)),
+        (Halo(Blocks.DEEP_SQUARES, 4), (4, 8, 8)),
+    ],
+)
+def test_patches(halo: Halo, patch: tuple[int, int, int]) -> None:
+    assert halo.patch(64) == patch
+
+
+def test_from_the_plan_to_the_text() -> None:
+    m = Make()
+    y = m.relu(conv(m, m.x("x", BATCH, 64, 128, 256), 40, (3, 3), padding=1))
+    with all_halos_ours():
+        group = one(tail_of(m, y))
+        assert group.convolution is not None
+        schedule = schedule_of(group.convolution, Mode.TF32, channels_first=True)
+        group = replace(group, schedule=schedule)
+        assert "halos in shared memory, patches of" in str(group.schedule)
+        (kernel,) = lower(Plan(plan_graph(), "sm_90a", (group,)))
+    assert isinstance(kernel, Convolving) and kernel.halo is not None
+    assert "halos in shared memory" in to_text(kernel)
+    blocks = f"op::Blocks::{kernel.halo.blocks.value}, {kernel.halo.count}"
+    assert f"op::HaloTiles<64, {kernel.width}, {blocks}>" in convolution_text(kernel)
+    assert {"HaloTiles", "wgmma_half_64_typed"} <= convolution_pieces(kernel)
+
+
+def test_an_estimate_of_fewer_tiles_is_less() -> None:
+    with all_halos_ours():
+        times = [
+            by_halos(made(64, (size, size), (3, 3), padding=1), Mode.TF32, inf)
+            for size in (256, 512)
+        ]
+    few, many = times
+    assert few is not None and many is not None and few.us < many.us
+    schedule = schedule_of(made(64, (256, 256), (3, 3), padding=1), Mode.TF32, channels_first=True)
+    assert schedule.halo is None and number_at(schedule.width) == 64
