@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
@@ -24,20 +26,21 @@ from tests.gpu.emitting import emitted_module
 
 PATIENCE_S = 500
 Within = Callable[[], AbstractContextManager[object]]
+Job = Callable[[Path], bytes]
 
 
 class SideBySide:
     """The modules by the names of their models; asking for one waits for it."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, left: Left) -> None:
+        self._left = left
         self._modules = dict[str, ModuleType]()
 
     def __getitem__(self, name: str) -> ModuleType:
         if name not in self._modules:
-            text = _waited_for(self._folder, _stem(name))
+            text = self._left(name).decode("utf-8")
             worker = os.environ.get("PYTEST_XDIST_WORKER", "here")
-            module = load_file(self._folder / f"{_stem(name)}_{worker}.py", text)
+            module = load_file(self._left.folder / f"{_stem(name)}_{worker}.py", text)
             assert module.ModelNew._opweld.devices, "the kernels were not built"
             self._modules[name] = module
         return self._modules[name]
@@ -53,33 +56,72 @@ def built_side_by_side(
     """Begins to compile and to build all these models, each in a process of its own, `within` a
     context; `asked` are options.
     """
+    jobs = {
+        name: partial(_text_of_built, _stem(name), source, within, asked)
+        for name, source in sources.items()
+    }
+    with made_side_by_side(repr((within.__name__, sorted(sources.items()))), jobs, factory) as left:
+        yield SideBySide(left)
+
+
+def _text_of_built(
+    stem: str, source: str, within: Within, asked: dict[str, Any], folder: Path
+) -> bytes:
+    """The emitted text of a model whose kernels the next import finds built."""
+    with within():
+        module = emitted_module(folder, stem, source, **asked)
+    return Path(str(module.__file__)).read_bytes()
+
+
+@dataclass(frozen=True)
+class Left:
+    """What jobs leave by their names; asking for it waits for the job."""
+
+    folder: Path
+
+    def __call__(self, name: str) -> bytes:
+        done, failed = (self.folder / f"{_stem(name)}.{end}" for end in ("done", "failed"))
+        end = time.monotonic() + PATIENCE_S
+        while not done.exists():
+            assert not failed.exists(), failed.read_text("utf-8")
+            assert time.monotonic() < end, f"{name} was not built in {PATIENCE_S} s"
+            time.sleep(0.1)
+        return done.read_bytes()
+
+
+@contextlib.contextmanager
+def made_side_by_side(
+    key: str, jobs: Mapping[str, Job], factory: pytest.TempPathFactory
+) -> Iterator[Left]:
+    """Begins all these jobs, each in a process of its own: of workers that ask for jobs of the same
+    key one begins them. A job is given a folder, and leaves bytes.
+    """
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     base = factory.getbasetemp().parent if worker else factory.mktemp("built")
-    named = repr((within.__name__, sorted(sources.items())))
-    folder = base / f"built_{sha256(named.encode()).hexdigest()[:12]}"
+    folder = base / f"built_{sha256(key.encode()).hexdigest()[:12]}"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCH_EXTENSIONS_DIR", str(base / "extensions"))
         try:
             folder.mkdir()
         except FileExistsError:
-            yield SideBySide(folder)
+            yield Left(folder)
             return
         spawn = multiprocessing.get_context("spawn")
         workers = max(1, min(16, (os.cpu_count() or 2) - 1))
         with ProcessPoolExecutor(workers, mp_context=spawn) as pool:
-            for name, source in sources.items():
-                pool.submit(_build, str(folder), _stem(name), source, within, asked)
-            yield SideBySide(folder)
+            for name, job in jobs.items():
+                pool.submit(_do, folder, _stem(name), job)
+            yield Left(folder)
 
 
-def _build(folder: str, stem: str, source: str, within: Within, asked: dict[str, Any]) -> None:
-    """Leaves the kernels where the next import finds them, and the emitted text or what failed."""
+def _do(folder: Path, stem: str, job: Job) -> None:
+    """Leaves what the job gives, or what failed."""
     try:
-        with _turn(Path(folder).parent), within():
-            module = emitted_module(Path(folder), stem, source, **asked)
-        _leave(Path(folder) / f"{stem}.built", Path(str(module.__file__)).read_text("utf-8"))
+        with _turn(folder.parent):
+            made = job(folder)
+        _leave(folder / f"{stem}.done", made)
     except BaseException as failure:
-        _leave(Path(folder) / f"{stem}.failed", f"{type(failure).__name__}: {failure}")
+        _leave(folder / f"{stem}.failed", f"{type(failure).__name__}: {failure}".encode())
         raise
 
 
@@ -105,20 +147,10 @@ def _taken(lock: FileLock) -> bool:
     return True
 
 
-def _leave(path: Path, text: str) -> None:
+def _leave(path: Path, made: bytes) -> None:
     part = path.with_suffix(".part")
-    part.write_text(text, "utf-8")
+    part.write_bytes(made)
     part.rename(path)
-
-
-def _waited_for(folder: Path, stem: str) -> str:
-    built, failed = folder / f"{stem}.built", folder / f"{stem}.failed"
-    end = time.monotonic() + PATIENCE_S
-    while not built.exists():
-        assert not failed.exists(), failed.read_text("utf-8")
-        assert time.monotonic() < end, f"{stem} was not built in {PATIENCE_S} s"
-        time.sleep(0.1)
-    return built.read_text("utf-8")
 
 
 def _stem(name: str) -> str:

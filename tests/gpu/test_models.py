@@ -1,30 +1,26 @@
 """The models that must be fused, on the device: values, layouts, streams, graphs, autocast.
 
-    python3 -m pytest -m gpu -n 0 tests/gpu/test_models.py
-
-builds in processes of its own.
+python3 -m pytest -m gpu tests/gpu/test_models.py
 """
 
 from __future__ import annotations
 
-import multiprocessing
-import os
+import pickle
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from tests.behaviour.emitted import EVERY_STATE, kernels_in
+from tests.gpu.building import Left, made_side_by_side
 from tests.models.cases import BATCH, CASES, Case
 from tests.models.checks import arguments, check_model
 from tests.models.comparing import assert_close, copied, tensors
 from tests.models.emitted import Emitted, emit_case, imported, model_of
 from torch.utils import _pytree as pytree
-
-from opweld.compiled import Compiled
 
 pytestmark = pytest.mark.gpu
 
@@ -40,30 +36,26 @@ def exact_convolutions() -> AbstractContextManager[None]:
     return torch.backends.cudnn.flags(enabled=True, allow_tf32=False, deterministic=True)
 
 
-def build(name: str, folder: str) -> Compiled:
+def build(name: str, folder: Path) -> bytes:
     """Builds the kernels of one model where the others find them; runs in a process of its own,
     which has the flags of this one: kernels that were made for TF32 leave calls without it to the
     original.
     """
     with exact_convolutions():
-        return emit_case(BY_NAME[name], Path(folder), "cuda", **EVERY_STATE).compiled
+        return pickle.dumps(emit_case(BY_NAME[name], folder, "cuda", **EVERY_STATE).compiled)
 
 
 @pytest.fixture(scope="module")
 def building(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, Future[Compiled]]]:
+) -> Iterator[Left]:
     """The kernels of all models that tests were selected of, built side by side: most of a build
     is waiting for one compiler.
     """
     names = names_of(request.session.items, request.path)
-    folder = tmp_path_factory.mktemp("built")
-    workers = max(1, min(12, (os.cpu_count() or 2) - 1))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path_factory.mktemp("extensions")))
-        spawn = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(workers, mp_context=spawn) as pool:
-            yield {name: pool.submit(build, name, str(folder)) for name in names}
+    jobs = {name: partial(build, name) for name in names}
+    with made_side_by_side(repr(names), jobs, tmp_path_factory) as left:
+        yield left
 
 
 def names_of(items: Iterable[pytest.Item], path: Path) -> list[str]:
@@ -80,13 +72,13 @@ def cache() -> dict[str, Emitted]:
 @pytest.fixture
 def emitted(
     request: pytest.FixtureRequest,
-    building: dict[str, Future[Compiled]],
+    building: Left,
     cache: dict[str, Emitted],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Emitted:
     case: Case = request.getfixturevalue("case")
     if case.name not in cache:
-        account = building[case.name].result(timeout=300)
+        account = pickle.loads(building(case.name))
         folder = tmp_path_factory.mktemp("emitted")
         cache[case.name] = imported(model_of(case, "cuda"), account, folder, "cuda")
     return cache[case.name]
