@@ -188,7 +188,7 @@ OPWELD_FN bool are_cancelled(const float (&rows)[16][kPitch], const float* scale
     return cancelled.are_many();
 }
 
-// The same, columns in place of rows, for all four warps of a warpgroup.
+// Lays out 64 columns of a warpgroup's sums, all of its four warps together, times `scale`.
 template <int kFirst, int kCount, int kPitch>
 OPWELD_FN void lay_out_columns(const float (&sums)[kCount], float (&columns)[64][kPitch],
                                const float (&scale)[16]) {
