@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 from tests.behaviour.emitted import Pair, kernels_in, load_file
-from tests.behaviour.products import text_of
+from tests.behaviour.products import pair_of_texts, text_of
 from tests.emulation.convolution_models import (
     Rounded,
     convolution_pair,
@@ -194,3 +194,23 @@ def test_the_option_is_not_advised_where_gradients_are_the_users_own(tmp_path: P
     text = convolution_pair("own", OWN, tmp_path, mode="training").text
     assert "gradients=False" in text
     assert "--training" not in text
+
+
+def test_beside_another_dtype_a_call_that_asks_for_gradients_warns_too(tmp_path: Path) -> None:
+    """Whose kernels are for calls with them: no test before all others leaves calls to PyTorch."""
+    model = source("self.conv = nn.Conv2d(16, 24, 3)", "return self.conv(x).relu()", "2, 16, 9, 9")
+    with all_convolutions_ours():
+        text = text_of("two_dtypes", model, "sm90", mode="eval", dtype=("float16",))
+    pair = pair_of_texts("two_dtypes", model, text, 0, tmp_path)
+    (x,) = pair.inputs(2)
+    _, new = pair.models()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with torch.no_grad():
+            assert kernels_in(lambda: new(x)) > 0
+    with pytest.warns(UserWarning) as said:
+        new.double()(x.double())
+        new.float()(x)
+        new(x)
+    causes = [str(each.message).partition("original: ")[2].partition(";")[0] for each in said]
+    assert causes == ["its tensors are float64", "gradients are asked for"]

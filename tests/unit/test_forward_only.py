@@ -109,8 +109,14 @@ def test_one_mode_may_have_kernels_where_gradients_are_asked_for() -> None:
 def test_where_the_mode_does_not_tell_the_guard_does() -> None:
     """Convolutions in float16 are the library's."""
     text = text_of(Up(), 8, 64, 32, 32, dtype=("float16",))
-    assert "asks_for_gradients" not in text
     assert text.count("gradients=False") == 1 and "autograd.Function" in text
+    told = """
+        if _kernels.plain(x, torch.float32, _kernels.devices):
+            _kernels.asks_for_gradients(self, x)
+        _kernels.tell(self, x)
+        return super().forward(x)
+"""
+    assert told in text and text.count("asks_for_gradients(self") == 1
 
 
 def test_with_kernels_for_gradients_it_is_for_both() -> None:

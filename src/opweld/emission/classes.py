@@ -11,7 +11,7 @@ from . import piece
 from .facts import NOT_IN_TORCH_NN, paths_text
 from .forward import forward
 from .guards import AUTOCAST_DTYPES, autocast_test, flags_of, guard, size_lines
-from .host_bound import asking_test, host_bound_test, is_early
+from .host_bound import asking_test, host_bound_test, is_early, left_asking
 from .loops.turns import Turn
 from .methods import Methods
 from .replay import replay
@@ -143,12 +143,13 @@ def _forward_lines(
     """
     contract = parts[0].variant.contract
     names = bare(contract.signature)
+    modes, given = modes_of(parts), ["self", *parameter_names(contract.signature)]
     fallback = [
-        f"_kernels.tell({', '.join(['self', *parameter_names(contract.signature)])})",
+        *left_asking([mode[0].variant for mode in modes]),
+        f"_kernels.tell({', '.join(given)})",
         f"return super().forward({handed_on(contract.signature)})",
     ]
     lines = [f"def forward({contract.signature}):", "    _kernels = self._opweld"]
-    modes = modes_of(parts)
     behind = steps and any(replay(part, steps) for part in forwards_of(parts))
     early, late = (bound, []) if is_early(contract) and not behind else ([], bound)
     lines += _indented([*asking, *early], 4)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from ..ir.contract import Contract, Variant
 from ..ir.expr import Size, evaluate, product
 from ..ir.original import Part
+from .spelling.ops import dtype
 
 # The elements of the largest tensor of a kernel, on average, by the device: an H100, two cores.
 FEW = {"cuda": 1 << 20, "cpu": 1 << 15}
@@ -46,12 +47,31 @@ def asking_test(modes: Sequence[Variant]) -> str:
     others = {mode.training for mode in modes if not mode.contract.forward_only}
     if not alone or alone & others:
         return ""
-    accesses = [fact.access for fact in modes[0].contract.inputs if fact.type is not None]
-    given = ", ".join(["self", *filter(str.isidentifier, accesses)])
-    asks = f"_kernels.asks_for_gradients({given})"
+    asks = _asks(modes[0].contract)
     if not others:
         return asks
     return f"self.training and {asks}" if alone == {True} else f"not self.training and {asks}"
+
+
+def left_asking(modes: Sequence[Variant]) -> list[str]:
+    """Statements that ask the same of a call which no guard has taken, where the first tensor's
+    dtype tells which mode it would have been; none where calls were asked before.
+    """
+    alone = [mode for mode in modes if mode.contract.forward_only]
+    if not alone or asking_test(modes):
+        return []
+    fact = next(fact for fact in alone[0].contract.inputs if fact.type is not None)
+    assert fact.type is not None
+    if not fact.access.isidentifier():
+        return []
+    is_of_it = f"_kernels.plain({fact.access}, {dtype(fact.type.dtype)}, _kernels.devices)"
+    return [f"if {is_of_it}:", f"    {_asks(alone[0].contract)}"]
+
+
+def _asks(contract: Contract) -> str:
+    accesses = [fact.access for fact in contract.inputs if fact.type is not None]
+    given = ", ".join(["self", *filter(str.isidentifier, accesses)])
+    return f"_kernels.asks_for_gradients({given})"
 
 
 def is_early(contract: Contract) -> bool:
