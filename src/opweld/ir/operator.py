@@ -233,19 +233,22 @@ def _like(group: Group, node: Node) -> int | None:
 
 
 def _layout_of(group: Group, node: Node) -> int | None:
-    """The operand whose layout a value of a kernel has in eager PyTorch, where that is known."""
-    if node is group.tensor_list:
-        return None
-    if node in group.inputs:
-        return group.inputs.index(node)
-    if node.op is Op.GATHER:
-        return _ROW_MAJOR
-    if node.kind is not Kind.POINTWISE:
-        return None
-    for operand in node.inputs:
-        found = _layout_of(group, operand) if operand.type.shape == node.type.shape else None
-        if found is not None:
-            return found
+    """The operand whose layout a value of a kernel has in eager PyTorch, where that is known: that
+    of the first operand that has one, and so on; each value is looked at once.
+    """
+    left, seen = [node], set[int]()
+    while left:
+        node = left.pop()
+        if node.serial in seen or node is group.tensor_list:
+            continue
+        seen.add(node.serial)
+        if node in group.inputs:
+            return group.inputs.index(node)
+        if node.op is Op.GATHER:
+            return _ROW_MAJOR
+        if node.kind is Kind.POINTWISE:
+            same = (each for each in reversed(node.inputs) if each.type.shape == node.type.shape)
+            left += same
     return None
 
 

@@ -1,0 +1,35 @@
+"""Operators of fused groups: what their results look like."""
+
+from __future__ import annotations
+
+from tests.unit.plan.plans import BATCH, Make, graph
+
+from opweld.ir.operator import operator_of
+from opweld.lower import lower
+from opweld.plan import make_plan
+from opweld.target import SM_90A
+
+
+def test_the_layout_of_a_value_read_again_and_again_is_found_at_once() -> None:
+    """Of no operand's shape, so that all ways to it would be gone; 2^60 of them."""
+    m = Make()
+    value = m.add(m.x("column", BATCH, 1), m.w("row", 6))
+    for _ in range(60):
+        value = m.add(m.mul(value, value), value)
+    plan = make_plan(graph(value), SM_90A)
+    (group,) = (each for each in plan.groups if each.fused)
+    (kernel,) = lower(plan)
+    (result,) = operator_of(group, kernel).results
+    assert result.like is None
+
+
+def test_the_layout_is_that_of_the_first_operand_of_the_shape() -> None:
+    m = Make()
+    first, second = m.x("first", BATCH, 6), m.x("second", BATCH, 6)
+    value = m.mul(m.add(m.w("row", 6), second), first)
+    plan = make_plan(graph(value), SM_90A)
+    (group,) = (each for each in plan.groups if each.fused)
+    (kernel,) = lower(plan)
+    operator = operator_of(group, kernel)
+    (result,) = operator.results
+    assert result.like is not None and operator.arguments[result.like].name == "second"
