@@ -476,3 +476,13 @@ def test_entry_points() -> None:
     source = render("case", (cut(case),), "c++")
     assert source.entry_points == (f"{name}_partial_bytes", *parts)
     assert all(f" {entry}(" in source.text for entry in source.entry_points)
+
+
+def test_a_value_read_again_and_again_is_remembered_at_once() -> None:
+    """There are 2^40 ways through what it is made of."""
+    r = Reduce()
+    value = r.x("x", BATCH, 50)
+    for _ in range(40):
+        value = r.mul(r.sigmoid(value), value)
+    text = text_of(reduction_of(r.softmax(value, 1)))
+    assert text.count("op::sigmoid(") == 40 and "_row[" in text

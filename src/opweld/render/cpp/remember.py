@@ -32,8 +32,10 @@ CHEAP = frozenset(
     (Op.ADD, Op.SUB, Op.MUL, Op.NEG, Op.ABS, Op.MAXIMUM, Op.MINIMUM, Op.CAST, Op.WHERE, Op.RELU)
 )
 
-Key = tuple[object, ...]
-"""Equal for values that are equal: what a name stands for, down to what is read."""
+Key = int
+"""The same for values that are equal, down to what is read: the number of what a name stands for
+among all of a folding. Nested tuples would be walked again at each place that reads a value.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,8 @@ def remembering(
     """The folding whose walks read again what earlier walks have left in results whose elements are
     neighbours along loop `var`, if any is given, or at `address` of arrays.
     """
-    keys = [_keys(step.walk.kernel) for step in folding.steps]
+    known = dict[tuple[object, ...], Key]()
+    keys = [_keys(step.walk.kernel, known) for step in folding.steps]
     held: dict[Key, _Place] = {}
     arrays: list[Remembered] = []
     steps: list[Step] = []
@@ -129,15 +132,17 @@ def _dear(element: Element) -> frozenset[str]:
     return frozenset(found)
 
 
-def _keys(kernel: Kernel) -> dict[str, Key]:
-    keys: dict[str, Key] = {d.name: _read(d) for d in kernel.definitions}
+def _keys(kernel: Kernel, known: dict[tuple[object, ...], Key]) -> dict[str, Key]:
+    """Those of a kernel's values; `known` gets what is new."""
+    keys = {d.name: known.setdefault(_read(d), len(known)) for d in kernel.definitions}
     for let in kernel.element.body:
         args = tuple(_argument(arg, keys) for arg in let.args)
-        keys[let.name] = (let.op, let.dtype, let.operands, repr(let.attrs), args)
+        made = (let.op, let.dtype, let.operands, repr(let.attrs), args)
+        keys[let.name] = known.setdefault(made, len(known))
     return keys
 
 
-def _read(definition: Definition) -> Key:
+def _read(definition: Definition) -> tuple[object, ...]:
     if isinstance(definition, Load):
         return (Load, definition.buffer, definition.address, definition.guard)
     if isinstance(definition, Index):
@@ -147,7 +152,7 @@ def _read(definition: Definition) -> Key:
     return (type(definition), definition.name)
 
 
-def _argument(arg: Arg, keys: Mapping[str, Key]) -> Key:
+def _argument(arg: Arg, keys: Mapping[str, Key]) -> Key | tuple[object, ...]:
     return keys[arg.text] if isinstance(arg, Name) else (repr(arg.value), arg.dtype)
 
 
