@@ -9,8 +9,8 @@ import pytest
 from tests.gpu.building import made_side_by_side
 
 
-def made(text: str, folder: Path) -> bytes:
-    assert folder.is_dir()
+def made(text: str, directory: Path) -> bytes:
+    assert directory.is_dir()
     if not text:
         raise ValueError("nothing to make")
     return text.encode()
@@ -24,14 +24,14 @@ def test_one_begins_them_and_all_get_what_they_leave(
     key = str(tmp_path_factory.mktemp("key"))
     with made_side_by_side(key, jobs, tmp_path_factory) as first:
         with made_side_by_side(key, {}, tmp_path_factory) as second:  # of another worker
-            assert second.folder == first.folder
+            assert second.directory == first.directory
             assert [left(name) for left in (second, first) for name in jobs] == 2 * [
                 b"one",
                 b"two words",
             ]
 
 
-def test_a_failure_is_told_to_who_asks(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_whoever_asks_gets_the_failure(tmp_path_factory: pytest.TempPathFactory) -> None:
     with made_side_by_side("failing", {"none": partial(made, "")}, tmp_path_factory) as left:
         with pytest.raises(AssertionError, match="ValueError: nothing to make"):
             left("none")

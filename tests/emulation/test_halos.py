@@ -191,7 +191,7 @@ BROKEN = {
         "memory.ready[buffer.stage].wait(buffer.parity);",
         "",
     ),
-    "halos that are read still": ("memory.taken[buffer].wait(parity);", ""),
+    "halos that are read still": ("memory.taken[buffer.stage].wait(buffer.parity);", ""),
     "filters that are not there": ("memory.full[ring.stage].wait(ring.parity);", ""),
     "the scale of an interval before": ("sums[i].value[0][j] *= by;", "{}"),
     "a scale that is never left": ("if (!fits && !again && is_in_range(largest))", "if (false)"),

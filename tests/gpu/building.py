@@ -40,7 +40,7 @@ class SideBySide:
         if name not in self._modules:
             text = self._left(name).decode("utf-8")
             worker = os.environ.get("PYTEST_XDIST_WORKER", "here")
-            module = load_file(self._left.folder / f"{_stem(name)}_{worker}.py", text)
+            module = load_file(self._left.directory / f"{_stem(name)}_{worker}.py", text)
             assert module.ModelNew._opweld.devices, "the kernels were not built"
             self._modules[name] = module
         return self._modules[name]
@@ -65,11 +65,11 @@ def built_side_by_side(
 
 
 def _text_of_built(
-    stem: str, source: str, within: Within, asked: dict[str, Any], folder: Path
+    stem: str, source: str, within: Within, asked: dict[str, Any], directory: Path
 ) -> bytes:
     """The emitted text of a model whose kernels the next import finds built."""
     with within():
-        module = emitted_module(folder, stem, source, **asked)
+        module = emitted_module(directory, stem, source, **asked)
     return Path(str(module.__file__)).read_bytes()
 
 
@@ -77,10 +77,10 @@ def _text_of_built(
 class Left:
     """What jobs leave by their names; asking for it waits for the job."""
 
-    folder: Path
+    directory: Path
 
     def __call__(self, name: str) -> bytes:
-        done, failed = (self.folder / f"{_stem(name)}.{end}" for end in ("done", "failed"))
+        done, failed = (self.directory / f"{_stem(name)}.{end}" for end in ("done", "failed"))
         end = time.monotonic() + PATIENCE_S
         while not done.exists():
             assert not failed.exists(), failed.read_text("utf-8")
@@ -94,34 +94,34 @@ def made_side_by_side(
     key: str, jobs: Mapping[str, Job], factory: pytest.TempPathFactory
 ) -> Iterator[Left]:
     """Begins all these jobs, each in a process of its own: of workers that ask for jobs of the same
-    key one begins them. A job is given a folder, and leaves bytes.
+    key one begins them. A job is given a directory, and leaves bytes.
     """
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     base = factory.getbasetemp().parent if worker else factory.mktemp("built")
-    folder = base / f"built_{sha256(key.encode()).hexdigest()[:12]}"
+    directory = base / f"built_{sha256(key.encode()).hexdigest()[:12]}"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCH_EXTENSIONS_DIR", str(base / "extensions"))
         try:
-            folder.mkdir()
+            directory.mkdir()
         except FileExistsError:
-            yield Left(folder)
+            yield Left(directory)
             return
         spawn = multiprocessing.get_context("spawn")
         workers = max(1, min(16, (os.cpu_count() or 2) - 1))
         with ProcessPoolExecutor(workers, mp_context=spawn) as pool:
             for name, job in jobs.items():
-                pool.submit(_do, folder, _stem(name), job)
-            yield Left(folder)
+                pool.submit(_do, directory, _stem(name), job)
+            yield Left(directory)
 
 
-def _do(folder: Path, stem: str, job: Job) -> None:
+def _do(directory: Path, stem: str, job: Job) -> None:
     """Leaves what the job gives, or what failed."""
     try:
-        with _turn(folder.parent):
-            made = job(folder)
-        _leave(folder / f"{stem}.done", made)
+        with _turn(directory.parent):
+            made = job(directory)
+        _leave(directory / f"{stem}.done", made)
     except BaseException as failure:
-        _leave(folder / f"{stem}.failed", f"{type(failure).__name__}: {failure}".encode())
+        _leave(directory / f"{stem}.failed", f"{type(failure).__name__}: {failure}".encode())
         raise
 
 

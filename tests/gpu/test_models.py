@@ -36,13 +36,13 @@ def exact_convolutions() -> AbstractContextManager[None]:
     return torch.backends.cudnn.flags(enabled=True, allow_tf32=False, deterministic=True)
 
 
-def build(name: str, folder: Path) -> bytes:
+def build(name: str, directory: Path) -> bytes:
     """Builds the kernels of one model where the others find them; runs in a process of its own,
     which has the flags of this one: kernels that were made for TF32 leave calls without it to the
     original.
     """
     with exact_convolutions():
-        return pickle.dumps(emit_case(BY_NAME[name], folder, "cuda", **EVERY_STATE).compiled)
+        return pickle.dumps(emit_case(BY_NAME[name], directory, "cuda", **EVERY_STATE).compiled)
 
 
 @pytest.fixture(scope="module")

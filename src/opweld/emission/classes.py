@@ -11,7 +11,7 @@ from . import piece
 from .facts import NOT_IN_TORCH_NN, paths_text
 from .forward import forward
 from .guards import AUTOCAST_DTYPES, autocast_test, flags_of, guard, size_lines
-from .host_bound import asking_test, host_bound_test, is_early, left_asking
+from .host_bound import asking_behind_guards, asking_test, host_bound_test, is_early
 from .loops.turns import Turn
 from .methods import Methods
 from .replay import replay
@@ -145,7 +145,7 @@ def _forward_lines(
     names = bare(contract.signature)
     modes, given = modes_of(parts), ["self", *parameter_names(contract.signature)]
     fallback = [
-        *left_asking([mode[0].variant for mode in modes]),
+        *asking_behind_guards([mode[0].variant for mode in modes]),
         f"_kernels.tell({', '.join(given)})",
         f"return super().forward({handed_on(contract.signature)})",
     ]

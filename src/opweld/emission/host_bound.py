@@ -53,7 +53,7 @@ def asking_test(modes: Sequence[Variant]) -> str:
     return f"self.training and {asks}" if alone == {True} else f"not self.training and {asks}"
 
 
-def left_asking(modes: Sequence[Variant]) -> list[str]:
+def asking_behind_guards(modes: Sequence[Variant]) -> list[str]:
     """Statements that ask the same of a call which no guard has taken, where the first tensor's
     dtype tells which mode it would have been; none where calls were asked before.
     """

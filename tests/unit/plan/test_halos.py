@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from math import inf
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -14,11 +15,13 @@ from tests.unit.plan.convolving import conv, one, tail_of
 from tests.unit.plan.plans import BATCH, Make
 from tests.unit.plan.plans import graph as plan_graph
 
+import opweld.device
 from opweld.ir.kernels.convolution import Blocks, Convolution, Convolving, Halo
 from opweld.ir.kernels.product import Mode
 from opweld.ir.plan import Plan, number_at
 from opweld.ir.text import to_text
 from opweld.lower import lower
+from opweld.plan.products import unpacked
 from opweld.plan.products.unpacked import by_halos
 from opweld.plan.products.windows import convolution_of, schedule_of
 from opweld.render.cuda.products.convolution import convolution_pieces, convolution_text
@@ -129,3 +132,13 @@ def test_an_estimate_of_fewer_tiles_is_less() -> None:
     assert few is not None and many is not None and few.us < many.us
     schedule = schedule_of(made(64, (256, 256), (3, 3), padding=1), Mode.TF32, channels_first=True)
     assert schedule.halo is None and number_at(schedule.width) == 64
+
+
+def test_the_kernel_has_the_sizes_that_the_plan_takes_it_for() -> None:
+    text = Path(opweld.device.__file__).with_name("conv").joinpath("halo.cuh").read_text("utf-8")
+    sizes = f"kTile = {unpacked._TILE}, kBlock = {unpacked._BLOCK};"
+    taps = f"kMostTaps = {unpacked._MOST_TAPS};"
+    memory = f"kHaloBytes = {unpacked._HALO_BYTES // 1024} * 1024;"
+    names = ", ".join(blocks.value for blocks in Blocks)
+    for each in (sizes, taps, memory, f"enum class Blocks {{ {names} }};"):
+        assert each in text

@@ -55,7 +55,8 @@ struct HaloShape {
 
 // @HaloSize deps: Barrier, HaloShape, Tf32, tile_memory
 // Tiles of 256 output pixels by kColumns filters, in intervals of kWidth channels. Two warpgroups
-// multiply, 128 pixels each, two pack the halos of the next interval, and a thread loads filters.
+// multiply, 128 pixels each, one or two pack the halos of the next interval, a thread loads
+// filters.
 template <int kColumns, int kWidthOf>
 struct HaloSize {
     using Mode = Tf32;
@@ -89,7 +90,7 @@ struct HaloSize {
             uint32_t most, least;
         };
         struct Packed {
-            int up, marks, least_up;  // values have been multiplied by 2^up
+            int up, marks;  // values have been multiplied by 2^up
         };
         struct alignas(16) Corner {
             int at[3], image;
@@ -309,7 +310,7 @@ struct HaloPacker {
     }
 };
 
-// @pack_halos deps: HaloPacker, TileGrid, fence_proxy, pack_values, sync_threads
+// @pack_halos deps: HaloPacker, Ring, TileGrid, fence_proxy, pack_values, sync_threads
 // What the packing threads do. An interval is packed under the scale of the one before; where its
 // largest value leaves the range that halves are exact in, again, under one of its own.
 template <typename T>
@@ -326,8 +327,9 @@ OPWELD_FN void pack_halos(typename T::Memory& memory, const Halos& halos, const 
         for (int i = 0; i < 3; ++i) corners[thread].at[i] = at[i] - c.padding[i];
     };
     HaloPacker<T> packer(halos, memory);
-    int up = kMiddle - 1, buffer = 0, round = 0;
-    uint32_t parity = 1;  // the buffers are empty: the phase before the first counts as ended
+    int up = kMiddle - 1, round = 0;
+    Ring<2> buffer;
+    buffer.parity = 1;  // the buffers are empty: the phase before the first counts as ended
     find_corners(int(blockIdx.x), memory.corner[0]);
     sync_threads<T::kPackers>(kBarrier);
     bool under_way = false;
@@ -341,11 +343,11 @@ OPWELD_FN void pack_halos(typename T::Memory& memory, const Halos& halos, const 
             // behind the last one of a tile the first of the next
             const typename HaloPacker<T>::Interval own{corners, interval * T::kWidth},
                 next{memory.corner[odd ^ is_last], is_last ? 0 : own.channel + T::kWidth};
-            memory.taken[buffer].wait(parity);
-            typename T::Memory::Packed packed{up, 0, up};
+            memory.taken[buffer.stage].wait(buffer.parity);
+            typename T::Memory::Packed packed{up, 0};
             for (bool again = false, keeps = false;;) {
-                const auto found = packer.pack_interval(memory.halo[buffer], own, next, under_way,
-                                                        packed.up, keeps);
+                const auto found = packer.pack_interval(memory.halo[buffer.stage], own, next,
+                                                        under_way, packed.up, keeps);
                 under_way = true;
                 const uint32_t most_of_warp = __reduce_max_sync(~0u, found.most);
                 const uint32_t least_of_warp = ~__reduce_max_sync(~0u, ~found.least);
@@ -380,10 +382,10 @@ OPWELD_FN void pack_halos(typename T::Memory& memory, const Halos& halos, const 
             if (abs(packed.up - of_tile) > kFar) packed.marks = kDoesNotFit, packed.up = of_tile;
             up = packed.up;
             if (thread == 0) {
-                memory.packed[buffer] = packed;
-                memory.ready[buffer].arrive();
+                memory.packed[buffer.stage] = packed;
+                memory.ready[buffer.stage].arrive();
             }
-            buffer ^= 1, parity ^= buffer == 0;
+            buffer.advance();
         }
     }
     await_copies<0>();

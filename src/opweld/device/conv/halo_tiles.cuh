@@ -28,20 +28,23 @@ OPWELD_FN void load_filters(typename T::Memory& memory, const Halos& halos, cons
 }
 
 // @sum_halos deps: HaloSize, Halos, Ring, Sums, Type, tile_descriptor, wgmma_order
-// A warpgroup's sums of a tile, of two blocks of 64 pixels; what is known of its values, and the
-// power of two that they are multiplied by.
+// What is known of the values of a tile, which have been multiplied by 2^up at last, and by
+// 2^least_up in the interval of the largest.
+struct HaloScales {
+    int up, marks, least_up;
+};
+// A warpgroup's sums of a tile, of two blocks of 64 pixels.
 template <typename T, int kPiece>
-OPWELD_FN typename T::Memory::Packed sum_halos(Sums<T::kTileN, kPiece> (&sums)[2],
-                                               typename T::Memory& memory, const Halos& halos,
-                                               const TileAt& tile, Ring<T::kStages>& ring,
-                                               Ring<2>& buffer) {
+OPWELD_FN HaloScales sum_halos(Sums<T::kTileN, kPiece> (&sums)[2], typename T::Memory& memory,
+                               const Halos& halos, const TileAt& tile, Ring<T::kStages>& ring,
+                               Ring<2>& buffer) {
     const HaloShape& shape = halos.shape;
     const bool is_line = shape.group[2] > 0;
     const int of_line = shape.box[2], of_group = is_line ? 8 : of_line;
     const int of_block =
         (shape.block[0] * shape.box[1] + shape.block[1]) * of_line + shape.block[2];
     const int taps = int(halos.c.taps()), first = int(threadIdx.x) / 128 * 2;
-    typename T::Memory::Packed known{0, 0, 127};
+    HaloScales known{0, 0, 127};
     sums[0].clear(), sums[1].clear();
 #pragma unroll 1
     for (int interval = tile.first; interval < tile.last; ++interval) {
@@ -158,8 +161,7 @@ OPWELD_FN uint32_t load_scales(float (&scale)[16], const float* scales, int colu
     }
     return marks;
 }
-// Lays out 64 columns of a warp's sums, from register kFirst on, times `scale`; counts those that
-// drown.
+// Lays out 64 columns of a warp's sums, from register kFirst on, times `scale`.
 template <int kFirst, int kCount, int kPitch>
 OPWELD_FN void lay_out_scaled(const float (&sums)[kCount], float (&rows)[16][kPitch],
                               const float (&scale)[16]) {
@@ -232,8 +234,7 @@ OPWELD_FN void give_columns(const float (&columns)[64][kPitch], const Halos& hal
 template <typename T, int kPiece, typename Epilogue>
 OPWELD_FN void give_halos(const Sums<T::kTileN, kPiece> (&sums)[2], typename T::Memory& memory,
                           const Halos& halos, const TileAt& tile, const float* scales,
-                          const typename T::Memory::Packed& known,
-                          const EpilogueStore<Epilogue>& sink) {
+                          const HaloScales& known, const EpilogueStore<Epilogue>& sink) {
     constexpr int kParts = T::kTileN / 64, kBehind = T::kTileN / 2 - 32;
     auto& space = memory.space[own_thread() / 128];
     const float back = power_of_two(-known.up);
@@ -326,15 +327,15 @@ static __global__ void __launch_bounds__(T::kThreads, 1)
 }
 
 // @HaloTiles deps: AllTaps, ConvolutionForm, Launch, PackedFilters, Windows, Workspace, halo_kernel, launch_clusters, launch_fma_product, make_tensor_map, pack_filter, product_of_windows, takes_rows
-// A convolution of float32, of stride 1 and of a multiple of eight channels, in tiles of kColumns
-// filters and intervals of kWidth channels. Patches of kBlocks blocks have halos of which those of
-// a tile fit T::kMostRows.
 template <int kWidth>
 static __global__ void __launch_bounds__(256)
     pack_filters_kernel(const __grid_constant__ Convolution c, const PackedFilters filters) {
     start_dependents();
     pack_filter<1, kWidth>(c, AllTaps(), filters, blockIdx.x);
 }
+// A convolution of float32, of stride 1 and of a multiple of eight channels, in tiles of kColumns
+// filters and intervals of kWidth channels, and patches of kBlocks blocks, of whose halos those of
+// a tile fit T::kMostRows.
 template <int kColumns, int kWidth, Blocks kKind, int kBlocks>
 struct HaloTiles : ConvolutionForm {
     using T = HaloSize<kColumns, kWidth>;

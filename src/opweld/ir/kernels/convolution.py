@@ -45,9 +45,9 @@ PHASE_COLUMNS = (2, 4, 8)
 
 
 class Blocks(Enum):
-    """How the 64 output pixels of a block lie, and its patch's: lines along the last axis,
-    one behind or one below the other, or squares of 8 by 8, one below the other or one behind the
-    other along the first of three axes. Names are those of conv/halo.cuh.
+    """How the 64 output pixels of a block lie, and the blocks of a patch: lines along the last axis
+    in a row or below each other, or squares of 8 by 8 below each other or behind each other along
+    the first of three axes. Names are those of conv/halo.cuh.
     """
 
     LINE = "kLine"
