@@ -27,12 +27,14 @@ OPWELD_FN void load_filters(typename T::Memory& memory, const Halos& halos, cons
     }
 }
 
-// @sum_halos deps: HaloSize, Halos, Ring, Sums, Type, tile_descriptor, wgmma_order
+// @HaloScales deps:
 // What is known of the values of a tile, which have been multiplied by 2^up at last, and by
 // 2^least_up in the interval of the largest.
 struct HaloScales {
     int up, marks, least_up;
 };
+
+// @sum_halos deps: HaloScales, HaloSize, Halos, Ring, Sums, Type, tile_descriptor, wgmma_order
 // A warpgroup's sums of a tile, of two blocks of 64 pixels.
 template <typename T, int kPiece>
 OPWELD_FN HaloScales sum_halos(Sums<T::kTileN, kPiece> (&sums)[2], typename T::Memory& memory,
@@ -149,7 +151,7 @@ OPWELD_FN void sum_in_float32(float (&rows)[16][kPitch], const Convolution& c, c
     }
 }
 
-// @give_halos deps: Drowned, Sums, give_laid_out, give_run, halo_runs, pack_values, sum_in_float32, sync_threads
+// @give_halos deps: Drowned, HaloScales, Sums, give_laid_out, give_run, halo_runs, pack_values, sum_in_float32, sync_threads
 // The scales of a thread's columns of 64, in the order of its sums.
 OPWELD_FN uint32_t load_scales(float (&scale)[16], const float* scales, int column, int n) {
     uint32_t marks = 0;
