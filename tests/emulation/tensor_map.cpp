@@ -117,15 +117,18 @@ void require_map(const CUtensorMap* map, bool is_tile, int rank, int line) {
 
 unsigned own_block() { return 1u << block_in_cluster(); }
 
-void start_tile_copy(unsigned to, const CUtensorMap* map, unsigned barrier, const int (&at)[3],
+void start_tile_copy(unsigned to, const CUtensorMap* map, unsigned barrier, const int* at, int rank,
                      unsigned blocks, int line) {
-    require_map(map, true, 3, line);
+    require_map(map, true, rank, line);
+    int count = 1;
+    for (int axis = 1; axis < rank; ++axis) count *= map->box[axis];
     Rows rows;
-    for (int z = 0; z < map->box[2]; ++z)
-        for (int y = 0; y < map->box[1]; ++y) {
-            const int64_t row[3] = {at[0], int64_t(at[1]) + y, int64_t(at[2]) + z};
-            append_row(rows, *map, row);
-        }
+    for (int i = 0; i < count; ++i) {
+        int64_t row[5] = {at[0]};
+        for (int axis = 1, rest = i; axis < rank; rest /= map->box[axis++])
+            row[axis] = int64_t(at[axis]) + rest % map->box[axis];
+        append_row(rows, *map, row);
+    }
     start_copies(to, rows, *map, barrier, blocks, line);
 }
 

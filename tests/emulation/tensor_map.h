@@ -50,8 +50,9 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** found, uns
 
 namespace emulation {
 
-// Into the same place of all blocks of the cluster whose bits are set.
-void start_tile_copy(unsigned to, const CUtensorMap* map, unsigned barrier, const int (&at)[3],
+// Into the same place of all blocks of the cluster whose bits are set. `at`: from the innermost
+// axis on.
+void start_tile_copy(unsigned to, const CUtensorMap* map, unsigned barrier, const int* at, int rank,
                      unsigned blocks, int line);
 // `at` and `offset`: from the innermost axis of space on.
 void start_window_copy(unsigned to, const CUtensorMap* map, unsigned barrier, int channel,
@@ -71,11 +72,19 @@ inline void prefetch_tensormap(const CUtensorMap*) {}
 inline void cp_async_bulk_tensor_3d_shared_cluster_global_tile_mbarrier_complete_tx_bytes(
     unsigned to, const CUtensorMap* map, unsigned barrier, int x, int y, int z, uint16_t blocks,
     OPWELD_HERE) {
-    emulation::start_tile_copy(to, map, barrier, {x, y, z}, blocks, line);
+    const int at[3] = {x, y, z};
+    emulation::start_tile_copy(to, map, barrier, at, 3, blocks, line);
 }
 inline void cp_async_bulk_tensor_3d_shared_cluster_global_tile_mbarrier_complete_tx_bytes(
     unsigned to, const CUtensorMap* map, unsigned barrier, int x, int y, int z) {
-    emulation::start_tile_copy(to, map, barrier, {x, y, z}, emulation::own_block(), 0);
+    const int at[3] = {x, y, z};
+    emulation::start_tile_copy(to, map, barrier, at, 3, emulation::own_block(), 0);
+}
+inline void cp_async_bulk_tensor_5d_shared_cluster_global_tile_mbarrier_complete_tx_bytes(
+    unsigned to, const CUtensorMap* map, unsigned barrier, int v, int w, int x, int y, int z,
+    OPWELD_HERE) {
+    const int at[5] = {v, w, x, y, z};
+    emulation::start_tile_copy(to, map, barrier, at, 5, emulation::own_block(), line);
 }
 inline void cp_async_bulk_tensor_4d_shared_cluster_global_im2col_mbarrier_complete_tx_bytes(
     unsigned to, const CUtensorMap* map, unsigned barrier, int channel, int w, int h, int image,

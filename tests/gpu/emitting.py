@@ -16,7 +16,7 @@ from tests.behaviour.emitted import load_file
 from opweld.driver import compile_file
 from opweld.options import Options
 from opweld.plan.cost import ProductTimes
-from opweld.plan.products.unpacked import by_halos
+from opweld.plan.products.one_tap_and_halos import by_halos
 from opweld.plan.products.windows import ConvolutionTimes
 
 MODEL = """
@@ -101,8 +101,6 @@ def all_halos_ours() -> Iterator[None]:
     choosing = functools.partial(by_halos, tile_us=math.inf)
     with (
         all_convolutions_ours(),
-        mock.patch("opweld.plan.products.unpacked.HALOS_ARE_CHOSEN", True),
-        mock.patch("opweld.plan.products.unpacked._LEAST_TILES", 0),
         mock.patch(
             "opweld.plan.products.windows.by_halos", lambda made, mode, _: choosing(made, mode)
         ),

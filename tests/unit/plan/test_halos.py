@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 from tests.gpu.emitting import all_halos_ours
@@ -21,8 +19,8 @@ from opweld.ir.kernels.product import Mode
 from opweld.ir.plan import Plan, number_at
 from opweld.ir.text import to_text
 from opweld.lower import lower
-from opweld.plan.products import unpacked
-from opweld.plan.products.unpacked import by_halos
+from opweld.plan.products import one_tap_and_halos as halos
+from opweld.plan.products.one_tap_and_halos import by_halos
 from opweld.plan.products.windows import convolution_of, schedule_of
 from opweld.render.cuda.products.convolution import convolution_pieces, convolution_text
 
@@ -41,17 +39,6 @@ def made(
     return convolution_of(conv(m, m.x("x", BATCH, *shape), filters, kernel, last=last, **given))
 
 
-@pytest.fixture
-def chosen() -> Iterator[None]:
-    with mock.patch("opweld.plan.products.unpacked.HALOS_ARE_CHOSEN", True):
-        yield
-
-
-def test_plans_do_not_choose_them_yet() -> None:
-    assert by_halos(made(64, (1024, 1024), (3, 3), padding=1), Mode.TF32, inf) is None
-
-
-@pytest.mark.usefixtures("chosen")
 class TestHalos:
     @pytest.mark.parametrize(
         ("space", "kernel"), [((65536,), (7,)), ((1024, 1024), (3, 3)), ((32, 96, 96), (3, 3, 3))]
@@ -67,7 +54,6 @@ class TestHalos:
         others = (
             made(64, space, (3, 3), stride=2),
             made(64, space, (1, 1)),
-            made(60, space, (3, 3)),
             made(64, space, (3, 3), last=True),
             made(64, space, (29, 29)),  # 841 taps
             made(64, space, (3, 3), dilation=60),  # halos of too many rows
@@ -78,14 +64,20 @@ class TestHalos:
             assert by_halos(other, Mode.TF32, inf) is None
         assert by_halos(plain, Mode.FAITHFUL, inf) is None
         assert by_halos(plain, Mode.TF32, 0.0) is None  # windows are faster
-        with mock.patch("opweld.plan.products.unpacked._LEAST_TILES", 10**9):
-            assert by_halos(plain, Mode.TF32, inf) is None
 
     def test_patches_fit_where_lines_are_short(self) -> None:
-        wide = by_halos(made(64, (512, 512), (3, 3), padding=1), Mode.TF32, inf)
         narrow = by_halos(made(64, (4096, 8), (3, 3), padding=1), Mode.TF32, inf)
-        assert wide is not None and not wide.halo.blocks.squares
         assert narrow is not None and narrow.halo.blocks.squares
+        assert narrow.halo.count == 1
+
+    def test_tiles_stand_in_whole_waves(self) -> None:
+        """Of few tiles most multiprocessors would wait: windows are summed in parts then."""
+        few, many = (
+            by_halos(made(256, (size, size), (3, 3), 256, padding=1), Mode.TF32, inf)
+            for size in (16, 128)
+        )
+        assert few is not None and many is not None
+        assert few.us / few.tiles > 4 * many.us / many.tiles
 
     def test_few_channels_have_narrow_intervals(self) -> None:
         found = by_halos(made(32, (512, 512), (5, 5), padding=2), Mode.TF32, inf)
@@ -97,8 +89,10 @@ class TestHalos:
     [
         (Halo(Blocks.LINE, 4), (1, 1, 256)),
         (Halo(Blocks.LINES, 4), (1, 4, 64)),
-        (Halo(Blocks.SQUARES, 2), (1, 16, 8)),
-        (Halo(Blocks.DEEP_SQUARES, 4), (4, 8, 8)),
+        (Halo(Blocks.SQUARES, 1), (1, 8, 8)),
+        (Halo(Blocks.SQUARES, 2), (1, 8, 16)),
+        (Halo(Blocks.SQUARES, 4), (1, 16, 16)),
+        (Halo(Blocks.DEEP_SQUARES, 4), (2, 8, 16)),
     ],
 )
 def test_patches(halo: Halo, patch: tuple[int, int, int]) -> None:
@@ -136,9 +130,10 @@ def test_an_estimate_of_fewer_tiles_is_less() -> None:
 
 def test_the_kernel_has_the_sizes_that_the_plan_takes_it_for() -> None:
     text = Path(opweld.device.__file__).with_name("conv").joinpath("halo.cuh").read_text("utf-8")
-    sizes = f"kTile = {unpacked._TILE}, kBlock = {unpacked._BLOCK};"
-    taps = f"kMostTaps = {unpacked._MOST_TAPS};"
-    memory = f"kHaloBytes = {unpacked._HALO_BYTES // 1024} * 1024;"
+    sizes = f"kTile = {halos._TILE}, kBlock = {halos._BLOCK};"
+    taps = f"kMostTaps = {halos._MOST_TAPS};"
+    narrow, wide = (halos._HALO_BYTES[columns] // 1024 for columns in (64, 128))
+    memory = f"kHaloBytes = (kResident == 2 ? {narrow} : {wide}) * 1024;"
     names = ", ".join(blocks.value for blocks in Blocks)
     for each in (sizes, taps, memory, f"enum class Blocks {{ {names} }};"):
         assert each in text

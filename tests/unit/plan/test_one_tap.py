@@ -14,7 +14,7 @@ from opweld.ir.kernels.product import Mode
 from opweld.ir.plan import Conditions, ConvolutionSchedule
 from opweld.ir.text import to_text
 from opweld.lower import lower
-from opweld.plan.products.unpacked import estimate_unpacked, is_unpacked
+from opweld.plan.products.one_tap_and_halos import estimate_unpacked, is_unpacked
 from opweld.plan.products.windows import convolution_of, schedule_of
 from opweld.render.cuda.products.convolution import convolution_pieces, convolution_text
 

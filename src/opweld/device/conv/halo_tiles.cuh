@@ -1,13 +1,109 @@
-// Convolutions by halos in shared memory (halo.cuh): how they are multiplied and given, and the
-// form that launches them. Filters are packed before, as those of windows (window_tiles.cuh).
+// Convolutions by halos in shared memory (halo.cuh): how they are loaded and multiplied, and the
+// form that launches them.
 
 namespace op {
+
+// @make_halo_map deps: Convolution, HaloShape, swizzle_of, tensor_map_header
+// The map of packed pixels of `pitch` values, `width` of which are a row of a halo's box.
+static int make_halo_map(CUtensorMap* map, const half* packed, int64_t pitch, const Convolution& c,
+                         const HaloShape& shape, int width) {
+    static PFN_cuTensorMapEncodeTiled_v12000 encode = nullptr;
+    if (!encode) {
+        void* found = nullptr;
+        cudaDriverEntryPointQueryResult result;
+        const cudaError_t error = cudaGetDriverEntryPointByVersion(
+            "cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result);
+        if (error != cudaSuccess || !found) return cudaErrorNotSupported;
+        encode = reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(found);
+    }
+    // From the innermost axis on: channels, the axes of space, images.
+    cuuint64_t sizes[5] = {cuuint64_t(pitch)}, strides[4];
+    cuuint32_t box[5] = {cuuint32_t(width)};
+    const cuuint32_t steps[5] = {1, 1, 1, 1, 1};
+    cuuint64_t stride = cuuint64_t(pitch) * 2;
+    for (int i = 0; i < 3; ++i) {
+        const int axis = 2 - i;
+        sizes[i + 1] = cuuint64_t(c.size[axis]);
+        box[i + 1] = cuuint32_t(axis == 2 ? shape.box[2] / shape.copies : shape.box[axis]);
+        strides[i] = stride;
+        stride *= cuuint64_t(c.size[axis]);
+    }
+    sizes[4] = cuuint64_t(c.batches), box[4] = 1, strides[3] = stride;
+    const CUresult result =
+        encode(map, CU_TENSOR_MAP_DATA_TYPE_UINT16, 5, const_cast<half*>(packed), sizes, strides,
+               box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle_of(width),
+               CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+// @copy_box deps: Barrier, tensor_map_header
+// A box of pixels from `at` on, which may begin outside of the image; zeros there.
+OPWELD_FN void copy_box(void* to, const CUtensorMap* map, const Barrier& barrier, int channel,
+                        const int (&at)[3], int image) {
+    asm volatile(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+        " [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(shared_address(to)),
+        "l"(map), "r"(barrier.at()), "r"(channel), "r"(at[2]), "r"(at[1]), "r"(at[0]), "r"(image)
+        : "memory");
+}
+
+// @load_halos deps: HaloSize, Halos, Ring, TileGrid, copy_box, prefetch_map
+// The halos of all intervals of a block's tiles, in order, and what is known of them, by one warp.
+template <typename T>
+OPWELD_FN void load_halos(typename T::Memory& memory, const Halos<T::kWidth>& halos,
+                          const TileGrid& grid, const CUtensorMap* pixels) {
+    const HaloShape& shape = halos.shape;
+    const int lane = int(threadIdx.x) % 32, patches = shape.patches_of_tile();
+    Ring<T::kHalos> buffer;
+    buffer.parity = 1;  // the buffers are empty: the phase before the first counts as ended
+    if (lane == 0) prefetch_map(pixels);
+    for (int index = int(blockIdx.x), odd = 0; index < grid.count(); index += int(gridDim.x)) {
+        const TileAt tile(grid, index);
+#pragma unroll 1
+        for (int interval = tile.first; interval < tile.last; ++interval) {
+            Barrier& ready = memory.ready[buffer.stage];
+            auto& known = memory.known[buffer.stage];
+            memory.taken[buffer.stage].wait(buffer.parity);
+            if (lane == 0)
+                ready.expect(
+                    uint32_t(patches * shape.copies * shape.rows_of_copy() * T::kRowBytes));
+            uint32_t marks = 0;
+#pragma unroll 1
+            for (int i = 0; i < patches; ++i) {
+                int at[3];
+                const int image = halos.first_of(tile.row * patches + i, at);
+                for (int axis = 0; axis < 3; ++axis) at[axis] -= halos.c.padding[axis];
+                if (image >= 0) marks = max(marks, halos.marks_of(image, at, interval, lane));
+                if (lane != 0) continue;
+                known.scale[i] = image >= 0 ? __ldg(halos.scales + image) : 0.0f;
+                for (int copy = 0; copy < shape.copies; ++copy) {
+                    const int row = i * shape.rows + copy * shape.rows_of_copy();
+                    copy_box(memory.halo[buffer.stage] + row * T::kRowBytes, pixels, ready,
+                             interval * T::kWidth, at, image >= 0 ? image : int(halos.c.batches));
+                    at[2] += shape.box[2] / shape.copies;
+                }
+            }
+            for (int i = lane; interval == tile.first && i < T::kTileN; i += 32) {
+                const int column = tile.column * T::kTileN + i;
+                const bool exists = column < int(halos.c.filters);
+                const float scale = exists ? __ldg(halos.filter_scales + column) : 0.0f;
+                marks = max(marks, __float_as_uint(scale) & kScaleMarks);
+                memory.filter_scale[odd][i] = unmarked(scale);
+            }
+            marks = __reduce_max_sync(~0u, marks);  // the greater mark tells all
+            __syncwarp();
+            if (lane == 0) known.marks = marks, ready.arrive();
+            buffer.advance();
+        }
+        odd ^= 1;
+    }
+}
 
 // @load_filters deps: HaloSize, Halos, Ring, TileGrid, cluster, copy_tile, prefetch_map
 // All taps of all intervals of a block's tiles, in order, by one thread.
 template <typename T>
-OPWELD_FN void load_filters(typename T::Memory& memory, const Halos& halos, const TileGrid& grid,
-                            const CUtensorMap* filters) {
+OPWELD_FN void load_filters(typename T::Memory& memory, const Halos<T::kWidth>& halos,
+                            const TileGrid& grid, const CUtensorMap* filters) {
     const int taps = int(halos.c.taps());
     Ring<T::kStages> ring;
     ring.parity = 1;  // the ring is empty: the phase before the first counts as ended
@@ -27,52 +123,36 @@ OPWELD_FN void load_filters(typename T::Memory& memory, const Halos& halos, cons
     }
 }
 
-// @HaloScales deps:
-// What is known of the values of a tile, which have been multiplied by 2^up at last, and by
-// 2^least_up in the interval of the largest.
-struct HaloScales {
-    int up, marks, least_up;
-};
-
 // @sum_halos deps: HaloScales, HaloSize, Halos, Ring, Sums, Type, tile_descriptor, wgmma_order
 // A warpgroup's sums of a tile, of two blocks of 64 pixels.
 template <typename T, int kPiece>
 OPWELD_FN HaloScales sum_halos(Sums<T::kTileN, kPiece> (&sums)[2], typename T::Memory& memory,
-                               const Halos& halos, const TileAt& tile, Ring<T::kStages>& ring,
-                               Ring<2>& buffer) {
+                               const Halos<T::kWidth>& halos, const TileAt& tile,
+                               Ring<T::kStages>& ring, Ring<T::kHalos>& buffer) {
     const HaloShape& shape = halos.shape;
     const bool is_line = shape.group[2] > 0;
     const int of_line = shape.box[2], of_group = is_line ? 8 : of_line;
-    const int of_block =
-        (shape.block[0] * shape.box[1] + shape.block[1]) * of_line + shape.block[2];
     const int taps = int(halos.c.taps()), first = int(threadIdx.x) / 128 * 2;
-    HaloScales known{0, 0, 127};
+    int patch[2], row[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        patch[i] = (first + i) / shape.blocks;
+        const int own = first + i - patch[i] * shape.blocks;
+        row[i] = patch[i] * shape.rows + shape.offset_of(own, 2) +
+                 (shape.offset_of(own, 0) * shape.box[1] + shape.offset_of(own, 1)) * of_line;
+    }
+    HaloScales known{};
     sums[0].clear(), sums[1].clear();
 #pragma unroll 1
     for (int interval = tile.first; interval < tile.last; ++interval) {
         memory.ready[buffer.stage].wait(buffer.parity);
-        const auto packed = memory.packed[buffer.stage];
-        if (interval > tile.first && packed.up != known.up) {
-            const float by = power_of_two(packed.up - known.up);
-            wgmma_wait<0>();  // said again: else products are taken to be under way here
-            pin(sums[0].value[0]), pin(sums[1].value[0]);
-#pragma unroll
-            for (int i = 0; i < 2; ++i)
-#pragma unroll
-                for (int j = 0; j < kPiece / 2; ++j) sums[i].value[0][j] *= by;
-        }
-        known = {packed.up, known.marks | packed.marks, min(known.least_up, packed.up)};
+        const auto& found = memory.known[buffer.stage];
+        known = {{found.scale[patch[0]], found.scale[patch[1]]}, max(known.marks, found.marks)};
         const uint64_t a =
             tile_descriptor<T::kRowBytes>(memory.halo[buffer.stage], of_group * T::kRowBytes);
         const auto moved = [](uint64_t descriptor, int units) {  // its upper word stays
             return (descriptor & ~uint64_t(0xFFFFFFFF)) | (uint32_t(descriptor) + uint32_t(units));
         };
-        int row[2];
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            const int patch = (first + i) / shape.blocks, block = first + i - patch * shape.blocks;
-            row[i] = patch * shape.rows + block * of_block;
-        }
         int before = 0;
 #pragma unroll 1
         for (int tap = 0; tap < taps; ++tap) {
@@ -107,200 +187,19 @@ OPWELD_FN HaloScales sum_halos(Sums<T::kTileN, kPiece> (&sums)[2], typename T::M
     return known;
 }
 
-// @halo_runs deps: Halos, RowRuns, own_thread
-// Where the 16 rows of a warp go that are of this block of a tile.
-OPWELD_FN RowRuns halo_runs(const Halos& halos, const TileAt& tile, int block) {
-    RowRuns to{{}, {}, int(halos.c.filters)};
-#pragma unroll
-    for (int run = 0; run < 2; ++run)
-        to.count[run] = halos.run_of(tile, block, own_thread() / 32 % 4 * 2 + run, &to.first[run]);
-    return to;
-}
-
-// @sum_in_float32 deps: laid_out_rows, own_thread, value_in_window
-// 64 columns of a warp's 16 rows in float32, from the operands in memory: where halves do not do.
-template <int kPitch>
-OPWELD_FN void sum_in_float32(float (&rows)[16][kPitch], const Convolution& c, const RowRuns& to,
-                              int column) {
-    constexpr int kEach = 4;
-    const int lane = own_thread() % 32, row = lane % 16;
-    const int64_t taps = c.taps(), step = c.channels * taps;
-    if (!has_row(to, row)) return;
-    const Corner<int64_t> corner(c, row_of<int64_t>(to, row));
-#pragma unroll 1
-    for (int first = lane / 16 * kEach; first < 64; first += 2 * kEach) {
-        float total[kEach] = {};
-#pragma unroll 1
-        for (int tap = 0; tap < taps; ++tap) {
-            float some[kEach] = {};  // long sums lose less in levels
-#pragma unroll 1
-            for (int64_t channel = 0; channel < c.channels; ++channel) {
-                const float value = value_in_window(c, c.kernel, corner, channel, tap);
-                const float* const weight = static_cast<const float*>(c.weight) +
-                                            (column + first) * step + channel * taps + tap;
-#pragma unroll
-                for (int i = 0; i < kEach; ++i) {
-                    if (column + first + i < to.n) some[i] = fmaf(value, weight[i * step], some[i]);
-                }
-            }
-#pragma unroll
-            for (int i = 0; i < kEach; ++i) total[i] += some[i];
-        }
-#pragma unroll
-        for (int i = 0; i < kEach; ++i) rows[row][first + i] = total[i];
-    }
-}
-
-// @give_halos deps: Drowned, HaloScales, Sums, give_laid_out, give_run, halo_runs, pack_values, sum_in_float32, sync_threads
-// The scales of a thread's columns of 64, in the order of its sums.
-OPWELD_FN uint32_t load_scales(float (&scale)[16], const float* scales, int column, int n) {
-    uint32_t marks = 0;
-#pragma unroll
-    for (int i = 0; i < 16; ++i) {
-        const int at = column + i / 2 * 8 + own_thread() % 4 * 2 + i % 2;
-        scale[i] = at < n ? __ldg(scales + at) : 0.0f;
-        marks |= __float_as_uint(scale[i]) & kScaleMarks;
-    }
-    return marks;
-}
-// Lays out 64 columns of a warp's sums, from register kFirst on, times `scale`.
-template <int kFirst, int kCount, int kPitch>
-OPWELD_FN void lay_out_scaled(const float (&sums)[kCount], float (&rows)[16][kPitch],
-                              const float (&scale)[16]) {
-    const int lane = own_thread() % 32;
-    __syncwarp();  // what was there has been read
-#pragma unroll
-    for (int i = 0; i < 32; i += 2) {
-        const float* const by = scale + i / 4 * 2;
-        *reinterpret_cast<float2*>(&rows[lane / 4 + i / 2 % 2 * 8][i / 4 * 8 + lane % 4 * 2]) =
-            make_float2(sums[kFirst + i] * by[0], sums[kFirst + i + 1] * by[1]);
-    }
-    __syncwarp();
-}
-// Where halos or filters are marked: whether 64 laid out columns of sums are so small that digits
-// are missing, of values that were multiplied by 1 / `largest` at least.
-template <int kPitch>
-OPWELD_FN bool are_cancelled(const float (&rows)[16][kPitch], const float* scales, float largest,
-                             int column, int n) {
-    Drowned<1> cancelled;
-    const int lane = own_thread() % 32;
-    for (int i = 0; i < 2; ++i) {
-        const int at = column + lane * 2 + i;
-        const float most = at < n ? unmarked(__ldg(scales + at)) * largest : 0.0f;
-        for (int row = 0; row < 16; ++row) cancelled.add(rows[row][lane * 2 + i], most);
-    }
-    return cancelled.are_many();
-}
-
-// Lays out 64 columns of a warpgroup's sums, all of its four warps together, times `scale`.
-template <int kFirst, int kCount, int kPitch>
-OPWELD_FN void lay_out_columns(const float (&sums)[kCount], float (&columns)[64][kPitch],
-                               const float (&scale)[16]) {
-    const int lane = own_thread() % 32, row = own_thread() / 32 % 4 * 16 + lane / 4;
-#pragma unroll
-    for (int i = 0; i < 32; ++i) {
-        columns[i / 4 * 8 + lane % 4 * 2 + i % 2][row + i / 2 % 2 * 8] =
-            sums[kFirst + i] * scale[i / 4 * 2 + i % 2];
-    }
-}
-// 64 laid out columns to an epilogue that takes runs of rows: four of them of a column a thread, so
-// that neighbours of a line are written together.
-template <int kPitch, typename Epilogue>
-OPWELD_FN void give_columns(const float (&columns)[64][kPitch], const Halos& halos,
-                            const TileAt& tile, int block, int column, const Epilogue& epilogue) {
-    constexpr int kEach = 4, kThreads = 64 / kEach;  // of a column
-    const int thread = own_thread() % 128, quad = thread % kThreads;
-    const int left = int(halos.c.filters) - column;
-    int64_t first;
-    const int count = halos.run_of(tile, block, quad / 2, &first) - quad % 2 * kEach;
-    if (count <= 0) return;
-    const auto row = uint32_t(first) + quad % 2 * kEach;
-    if (count >= kEach && row % kEach == 0) {
-        const auto starts = epilogue.row_at(row);
-#pragma unroll 2
-        for (int i = thread / kThreads; i < min(left, 64); i += 128 / kThreads)
-            give_run(epilogue, starts, uint32_t(column + i),
-                     load_vector<kEach>(&columns[i][quad * kEach]).lane);
-        return;
-    }
-    for (int j = 0; j < min(count, kEach); ++j) {
-        const auto starts = epilogue.row_at(row + j);
-        for (int i = thread / kThreads; i < min(left, 64); i += 128 / kThreads) {
-            const float value[1] = {columns[i][quad * kEach + j]};
-            epilogue.template give<false>(starts, uint32_t(column + i), value);
-        }
-    }
-}
-
-// A warpgroup's sums to the epilogue, 64 columns of a block of pixels at a time.
-template <typename T, int kPiece, typename Epilogue>
-OPWELD_FN void give_halos(const Sums<T::kTileN, kPiece> (&sums)[2], typename T::Memory& memory,
-                          const Halos& halos, const TileAt& tile, const float* scales,
-                          const HaloScales& known, const EpilogueStore<Epilogue>& sink) {
-    constexpr int kParts = T::kTileN / 64, kBehind = T::kTileN / 2 - 32;
-    auto& space = memory.space[own_thread() / 128];
-    const float back = power_of_two(-known.up);
-#pragma unroll 1
-    for (int part = 0; part < 2 * kParts; ++part) {
-        const int half = part / 2, block = own_thread() / 128 * 2 + part % 2;
-        const int column = tile.column * T::kTileN + half * 64;
-        float scale[16];
-        const uint32_t marks =
-            load_scales(scale, scales, column, int(halos.c.filters)) | known.marks;
-#pragma unroll
-        for (int i = 0; i < 16; ++i) scale[i] = unmarked(scale[i]) * back;
-        const auto lay = [&](const auto& lay_out) {
-            if (part == 0) lay_out(std::integral_constant<int, 0>(), sums[0].value[0]);
-            else if (part == 1) lay_out(std::integral_constant<int, 0>(), sums[1].value[0]);
-            else if (part == 2) lay_out(std::integral_constant<int, kBehind>(), sums[0].value[0]);
-            else lay_out(std::integral_constant<int, kBehind>(), sums[1].value[0]);
-        };
-        const bool is_marked = __any_sync(~0u, marks != 0);  // in all warps alike
-        sync_threads<128>(2 + own_thread() / 128);           // what was there has been read
-        if constexpr (takes_rows<Epilogue>) {
-            if (halos.in_runs && !is_marked) {
-                lay([&](auto from, const auto& values) {
-                    lay_out_columns<decltype(from)::value>(values, space.columns, scale);
-                });
-                sync_threads<128>(2 + own_thread() / 128);
-                give_columns(space.columns, halos, tile, block, column, sink.epilogue);
-                continue;
-            }
-        }
-        auto& rows = space.rows[own_thread() / 32 % 4];
-        lay([&](auto from, const auto& values) {
-            lay_out_scaled<decltype(from)::value>(values, rows, scale);
-        });
-        const RowRuns to = halo_runs(halos, tile, block);
-        if (is_marked) {
-            const bool fits = !__any_sync(~0u, (marks & kDoesNotFit) != 0);
-            const float most = power_of_two(-known.least_up);
-            if (are_cancelled(rows, scales, most, column, to.n) || !fits) {
-                __syncwarp();
-                sum_in_float32(rows, halos.c, to, column);
-                __syncwarp();
-            }
-        }
-        give_laid_out(rows, sink, to, column);
-    }
-}
-
-// @halo_kernel deps: dependents, give_halos, load_filters, make_stages, pack_halos, setmaxnreg, sum_halos
-// `scales`: of the filters.
+// @halo_kernel deps: dependents, give_halos, load_filters, load_halos, make_stages, setmaxnreg, sum_halos
 template <typename T, typename Epilogue>
-static __global__ void __launch_bounds__(T::kThreads, 1)
-    halo_kernel(const __grid_constant__ Halos halos, const __grid_constant__ CUtensorMap filters,
-                const float* const scales, const TileGrid grid,
+static __global__ void __launch_bounds__(T::kThreads, T::kResident)
+    halo_kernel(const __grid_constant__ Halos<T::kWidth> halos,
+                const __grid_constant__ CUtensorMap pixels,
+                const __grid_constant__ CUtensorMap filters, const TileGrid grid,
                 const EpilogueStore<Epilogue> sink) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     auto& memory = tile_memory<typename T::Memory>();
-    const HaloShape& shape = halos.shape;
-    for (int i = int(threadIdx.x); i < shape.rows; i += T::kThreads)
-        memory.pixel[i] = shape.pixel_of(i);
     for (int i = int(threadIdx.x); i < halos.c.taps(); i += T::kThreads)
-        memory.tap_row[i] = shape.row_of(halos.c, i);
-    if (threadIdx.x < 2) {
-        memory.ready[threadIdx.x].init(1);
+        memory.tap_row[i] = uint16_t(halos.shape.row_of(halos.c, i));
+    if (threadIdx.x < T::kHalos) {
+        memory.ready[threadIdx.x].init(2);  // the copies are told of, and what is known
         memory.taken[threadIdx.x].init(T::kReleases);
     }
     make_stages<T>();
@@ -308,56 +207,59 @@ static __global__ void __launch_bounds__(T::kThreads, 1)
         setmaxnreg<T::kSumRegisters, true>();
         griddepcontrol_wait();
         Ring<T::kStages> ring;
-        Ring<2> buffer;
-        for (int index = int(blockIdx.x); index < grid.count(); index += int(gridDim.x)) {
+        Ring<T::kHalos> buffer;
+        for (int index = int(blockIdx.x), odd = 0; index < grid.count(); index += int(gridDim.x)) {
             const TileAt tile(grid, index);
             Sums<T::kTileN, T::kTileN> sums[2];
             const auto known = sum_halos<T>(sums, memory, halos, tile, ring, buffer);
-            give_halos<T>(sums, memory, halos, tile, scales, known, sink);
+            give_halos<T>(sums, memory, halos, tile, memory.filter_scale[odd], known, sink);
+            odd ^= 1;
         }
-    } else if (threadIdx.x < T::kSummers + T::kPackers) {
-        // Not of what the kernel before, which packs filters, writes.
-        setmaxnreg<T::kPackRegisters, false>();
-        pack_halos<T>(memory, halos, grid);
     } else {
         setmaxnreg<T::kLoadRegisters, false>();
         griddepcontrol_wait();
-        if (threadIdx.x == T::kSummers + T::kPackers)
-            load_filters<T>(memory, halos, grid, &filters);
+        if (threadIdx.x == T::kSummers) load_filters<T>(memory, halos, grid, &filters);
+        if (threadIdx.x / 32 == T::kSummers / 32 + 1) load_halos<T>(memory, halos, grid, &pixels);
     }
 #endif
 }
 
-// @HaloTiles deps: AllTaps, ConvolutionForm, Launch, PackedFilters, Windows, Workspace, halo_kernel, launch_clusters, launch_fma_product, make_tensor_map, pack_filter, product_of_windows, takes_rows
-template <int kWidth>
-static __global__ void __launch_bounds__(256)
-    pack_filters_kernel(const __grid_constant__ Convolution c, const PackedFilters filters) {
-    start_dependents();
-    pack_filter<1, kWidth>(c, AllTaps(), filters, blockIdx.x);
-}
-// A convolution of float32, of stride 1 and of a multiple of eight channels, in tiles of kColumns
-// filters and intervals of kWidth channels, and patches of kBlocks blocks, of whose halos those of
-// a tile fit T::kMostRows.
+// @HaloTiles deps: AllTaps, ConvolutionForm, Launch, LiftedPixels, PackedFilters, Windows, Workspace, halo_kernel, launch_clusters, launch_fma_product, make_halo_map, make_tensor_map, pack_operands_kernel, product_of_windows, takes_rows
+// A convolution of float32, of stride 1, in tiles of kColumns filters and intervals of kWidth
+// channels, and patches of kBlocks blocks, of whose halos those of a tile fit T::kMostRows.
 template <int kColumns, int kWidth, Blocks kKind, int kBlocks>
 struct HaloTiles : ConvolutionForm {
     using T = HaloSize<kColumns, kWidth>;
+    struct Call {
+        int64_t intervals;
+        half* packed;
+        float* scales;
+        uint32_t* marks;
+        PackedFilters filters;
+        int64_t bytes;
 
-    static PackedFilters take(const Convolution& c, Workspace& space) {
-        return PackedFilters::take<1, kWidth>(c.channels, c.filters * c.taps(), c.filters, space);
-    }
+        Call(const Convolution& c, void* workspace)
+            : intervals(interval_count(c.channels, kWidth)) {
+            Workspace space{static_cast<char*>(workspace)};
+            packed = space.take<half>(c.batches * c.pixels() * intervals * kWidth);
+            scales = space.take<float>(c.batches);
+            marks = space.take<uint32_t>(PixelsOf<kWidth>(c).spots.count());
+            filters =
+                PackedFilters::take<1, kWidth>(c.channels, c.filters * c.taps(), c.filters, space);
+            bytes = space.used;
+        }
+    };
+
     static bool takes(const Convolution& c, const HaloShape& shape) {
         constexpr int64_t kMost = 1ll << 30;
         const int64_t patches = shape.tiles(c) * shape.patches_of_tile();
-        bool ones = true, near = true;
-        for (int i = 0; i < 3; ++i) ones &= c.stride[i] == 1, near &= shape.box[i] < 1024;
-        return ones && near && shape.rows * shape.patches_of_tile() <= T::kMostRows &&
-               c.taps() <= T::kMostTaps && c.channels % 8 == 0 && c.pixels() * c.pixel < kMost &&
-               c.batches * c.places() < kMost && patches < kMost;
+        const bool ones = c.stride[0] == 1 && c.stride[1] == 1 && c.stride[2] == 1;
+        return ones && shape.can_be_copied() &&
+               shape.rows * shape.patches_of_tile() <= T::kMostRows && c.taps() <= T::kMostTaps &&
+               c.batches * c.pixels() < kMost && c.batches * c.places() < kMost && patches < kMost;
     }
     static int64_t workspace_bytes(const Convolution& c) {
-        Workspace space{};
-        take(c, space);
-        return space.used;
+        return takes(c, HaloShape(c, kKind, kBlocks)) ? Call(c, nullptr).bytes : 0;
     }
 
     template <typename Epilogue>
@@ -367,22 +269,28 @@ struct HaloTiles : ConvolutionForm {
         if (!takes(c, shape))
             return launch_fma_product<float>(product_of_windows(c), Windows{c}, sink, nullptr,
                                              stream);
-        Workspace space{static_cast<char*>(workspace)};
-        const PackedFilters filters = take(c, space);
-        const int64_t intervals = interval_count(c.channels, kWidth);
-        const int64_t depth = c.taps() * intervals * kWidth;
-        CUtensorMap map;
-        int error = make_tensor_map(&map, {filters.packed, 1, 0, c.filters, depth, depth}, kColumns,
-                                    kWidth);
+        const Call call(c, workspace);
+        const LiftedPixels<kWidth> pixels(c, call.marks);
+        const int64_t pitch = call.intervals * kWidth, depth = c.taps() * pitch;
+        CUtensorMap halo_map, filter_map;
+        int error = make_halo_map(&halo_map, call.packed, pitch, c, shape, kWidth);
         if (!error)
-            error = Launch(c.filters, 256, 0, stream).run(pack_filters_kernel<kWidth>, c, filters);
+            error =
+                make_tensor_map(&filter_map, {call.filters.packed, 1, 0, c.filters, depth, depth},
+                                kColumns, kWidth);
+        if (!error)
+            error =
+                Launch(c.filters + pixels.num_blocks(), 256, 0, stream)
+                    .run(pack_operands_kernel<1, kWidth, AllTaps, LiftedPixels<kWidth>>, c,
+                         AllTaps(), pixels, call.filters, int(c.filters), call.packed, call.scales);
         if (error) return error;
         const int columns = int((c.filters + kColumns - 1) / kColumns);
-        const auto grid = TileGrid::of(int(shape.tiles(c)), columns, 1, 1, int(intervals));
-        const Halos halos(c, shape, sink.narrow && takes_runs(sink.epilogue));
+        const auto grid = TileGrid::of(int(shape.tiles(c)), columns, 1, 1, int(call.intervals));
+        const Halos<kWidth> halos(c, shape, pixels, call.scales, call.filters.scale,
+                                  sink.narrow && takes_runs(sink.epilogue));
         static OnEachDevice together;
         return launch_clusters<T>(together, grid.count(), halo_kernel<T, Epilogue>, stream, halos,
-                                  map, filters.scale, grid, sink);
+                                  halo_map, filter_map, grid, sink);
     }
 };
 

@@ -46,8 +46,8 @@ PHASE_COLUMNS = (2, 4, 8)
 
 class Blocks(Enum):
     """How the 64 output pixels of a block lie, and the blocks of a patch: lines along the last axis
-    in a row or below each other, or squares of 8 by 8 below each other or behind each other along
-    the first of three axes. Names are those of conv/halo.cuh.
+    in a row or below each other, or squares of 8 by 8, two side by side, of four the others below
+    them or behind them along the first of three axes. Names are those of conv/halo.cuh.
     """
 
     LINE = "kLine"
@@ -69,9 +69,12 @@ class Halo:
 
     def patch(self, block: int) -> tuple[int, int, int]:
         """Output pixels along three axes, of blocks of so many."""
-        square = (1, 8, block // 8) if self.blocks.squares else (1, 1, block)
-        axis = {Blocks.LINE: 2, Blocks.DEEP_SQUARES: 0}.get(self.blocks, 1)
-        deep, high, wide = (n * self.count if i == axis else n for i, n in enumerate(square))
+        sizes = [1, 8, block // 8] if self.blocks.squares else [1, 1, block]
+        across = 1 if self.blocks is Blocks.LINES else 2
+        down = {Blocks.LINE: 2, Blocks.DEEP_SQUARES: 0}.get(self.blocks, 1)
+        for axis, count in ((across, 1), (down, 2)):
+            sizes[axis] *= 2 if self.count > count else 1
+        deep, high, wide = sizes
         return deep, high, wide
 
     def __str__(self) -> str:

@@ -27,10 +27,10 @@ from ...ir.types import DType
 from ...target import Target
 from .depthwise import estimate_depthwise, lanes_of_depthwise, lies_in_planes
 from .joined import Joined, interval_cost, joining, width_of
+from .one_tap_and_halos import by_halos, estimate_unpacked, halos_us, is_unpacked, schedule_unpacked
 from .recognised import NoProduct
 from .tap_by_tap import OUT_OF_RANGE, is_near, why_not_taps
 from .transposed import TRANSPOSED_PLACES, phase_columns, products_of_phases, require_phases
-from .unpacked import by_halos, estimate_unpacked, halos_us, is_unpacked, schedule_unpacked
 
 SPACES = {
     f"aten.conv{rank}d.{form}": rank for rank in (1, 2, 3) for form in ("default", "padding")
@@ -410,10 +410,8 @@ def _packing_us(
     made: Convolution, mode: Mode, read_us: float, target: Target, sizes: Sizes
 ) -> float:
     """Reading x, and writing its intervals of channels; of joined taps each output pixel has its
-    own, which are read again. Halos are packed as they are read.
+    own, which are read again.
     """
-    if schedule_of(made, mode, channels_first=True).halo is not None:
-        return 0.0
     if found := joining(made, mode):
         values = 2 * number_at(made.windows.rows, sizes) * found.packed * found.width
     else:

@@ -1,5 +1,5 @@
-"""Convolutions whose input is not packed in memory before: those of one tap, whose pixels are
-multiplied as they lie, and those by halos, whose pixels are packed in shared memory.
+"""Convolutions that read a pixel once for all taps: those of one tap, whose pixels are multiplied
+as they lie, and those by halos, which come to shared memory whole.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from itertools import product
 from math import ceil, prod
 
 from ...ir.expr import product as product_of
-from ...ir.kernels.convolution import COLUMNS, Blocks, Convolution, Halo
+from ...ir.kernels.convolution import COLUMNS, INTERVAL, Blocks, Convolution, Halo
 from ...ir.kernels.product import Mode
 from ...ir.plan import ConvolutionSchedule, Sizes, number_at
 
@@ -80,31 +80,22 @@ def estimate_unpacked(made: Convolution, columns: int, moved_us: float, sizes: S
 
 # --- by halos ---
 
-# Plans do not choose them yet: earlier forms of their kernel were up to 1.5 times as fast as the
-# windows of packed pixels on an H200 (benchmarks/results/halo-variants-nvidia-h200.log). This one,
-# whose ends and copies are others, has run in the emulation alone.
-HALOS_ARE_CHOSEN = False
-# Of a tile of halo.cuh: output pixels, those of a block, channels of an interval, rows that the
-# halos of a tile may have, bytes of them, taps.
-_TILE, _BLOCK, _EACH = 256, 64, 8
-_HALO_BYTES, _MOST_TAPS, _MOST_BOX = 50 * 1024, 512, 1024
-# Microseconds of a tile of so many columns: of a tap of 64 channels, of packing a row of them in
-# lines, of an interval's begin, and of its end (H200, 2026-11-30,
+# Of a tile of halo.cuh: output pixels, those of a block, bytes of its halos by its columns, taps,
+# pixels of a copy along an axis.
+_TILE, _BLOCK = 256, 64
+_HALO_BYTES, _MOST_TAPS, _MOST_BOX = {64: 52 * 1024, 128: 60 * 1024}, 512, 256
+# Microseconds of a tile of so many columns, of a tap of 64 channels and of its end, where two tiles
+# share a multiprocessor half of what both take (H200, 2026-11-30, from twelve convolutions:
 # benchmarks/results/halo-variants-nvidia-h200.log).
-_TAP_US, _HALO_END_US = {64: 0.27, 128: 0.54}, {64: 4.5, 128: 9.0}
-_ROW_US, _INTERVAL_US = {64: 0.012, 128: 0.016}, 0.5
-# What a row costs more in squares, whose lines of pixels are short.
-_SQUARES = 1.3
-# A channel of a pixel packed in memory, at 4 TB/s, and one of 132 multiprocessors.
-_PACK_US = 6 / 4e12 * 132 * 1e6
-# Below so many tiles, a few for each multiprocessor, the first halo is waited for too long.
-_LEAST_TILES = 4 * 132
+_TAP_US, _HALO_END_US = {64: 0.50, 128: 0.76}, {64: 4.0, 128: 6.5}
+_AT_ONCE = {64: 2, 128: 1}
+_MULTIPROCESSORS = 132
 
 
 @dataclass(frozen=True, slots=True)
 class ByHalos:
-    """How a convolution would be made by halos: in so many tiles, whose microseconds, one after the
-    other on one multiprocessor, are `us`.
+    """How a convolution would be made by halos: in so many tiles, which take `us` microseconds on
+    one multiprocessor, one after the other, or as long as all of them stand in whole waves.
     """
 
     columns: int
@@ -116,18 +107,17 @@ class ByHalos:
 
 def by_halos(made: Convolution, mode: Mode, tile_us: float) -> ByHalos | None:
     """The fastest of those that the kernel of halos takes, of x with its channels first, where
-    tiles of windows, which are packed in memory before, take a multiprocessor `tile_us`.
+    tiles of windows take a multiprocessor `tile_us`; both have their pixels packed before.
     """
-    if not HALOS_ARE_CHOSEN or not _has_halos(made, mode):
+    if not _has_halos(made, mode):
         return None
     widths = (32,) if number_at(made.windows.channels) <= 32 else (64, 32)
     halos = [Halo(*each) for each in product(Blocks, (1, 2, 4))]
     found = (_made_by(made, *each) for each in product(COLUMNS, widths, halos))
     best = min((each for each in found if each), key=lambda each: each.us, default=None)
-    if best is None or best.tiles < _LEAST_TILES:
+    if best is None or best.us >= tile_us / _ROWS * number_at(made.windows.rows):
         return None
-    row_us = tile_us / _ROWS + number_at(made.windows.channels) * _PACK_US
-    return best if best.us < row_us * number_at(made.windows.rows) else None
+    return best
 
 
 def halos_us(made: Convolution, schedule: ConvolutionSchedule) -> float:
@@ -146,29 +136,38 @@ def _has_halos(made: Convolution, mode: Mode) -> bool:
         return False
     if any(not isinstance(n, int) for n in (*windows.kernel, windows.channels, windows.filters)):
         return False
-    return number_at(windows.channels) % _EACH == 0 and (
-        1 < prod(map(number_at, windows.kernel)) <= _MOST_TAPS
-    )
+    return 1 < prod(map(number_at, windows.kernel)) <= _MOST_TAPS
 
 
 def _made_by(made: Convolution, columns: int, width: int, halo: Halo) -> ByHalos | None:
     """With these patches, if the halos of a tile fit."""
     windows = made.windows
     kernel, out = (tuple(map(number_at, each)) for each in (windows.kernel, windows.out))
-    ones = (1,) * (3 - len(kernel))
-    patch = halo.patch(_BLOCK)
-    reach = (*ones, *((n - 1) * step + 1 for n, step in zip(kernel, made.dilation, strict=True)))
-    box = [n + r - 1 for n, r in zip(patch, reach, strict=True)]
     patches = _TILE // _BLOCK // halo.count
-    rows = prod(box) * patches
-    if rows > _HALO_BYTES // (2 * width) or max(box) >= _MOST_BOX:
+    rows = _rows(made, halo)
+    if rows is None or rows * patches > _HALO_BYTES[columns] // (2 * width):
         return None
-    counts = [ceil(n / p) for n, p in zip((*ones, *out), patch, strict=True)]
+    ones = (1,) * (3 - len(kernel))
+    counts = [ceil(n / p) for n, p in zip((*ones, *out), halo.patch(_BLOCK), strict=True)]
     tiles = ceil(number_at(windows.batch) * prod(counts) / patches)
     tiles *= ceil(number_at(windows.filters) / columns)
-    intervals = ceil(number_at(windows.channels) / width)
-    row_us = _ROW_US[columns] * (_SQUARES if halo.blocks.squares else 1.0)
-    of_interval = (prod(kernel) * _TAP_US[columns] + rows * row_us) * width / _BLOCK + _INTERVAL_US
-    return ByHalos(
-        columns, width, halo, tiles, tiles * (intervals * of_interval + _HALO_END_US[columns])
-    )
+    wave = _MULTIPROCESSORS * _AT_ONCE[columns]
+    intervals = ceil(number_at(windows.channels) / width) * width / INTERVAL
+    tile_us = intervals * prod(kernel) * _TAP_US[columns] + _HALO_END_US[columns]
+    return ByHalos(columns, width, halo, tiles, ceil(tiles / wave) * wave * tile_us)
+
+
+def _rows(made: Convolution, halo: Halo) -> int | None:
+    """Rows of shared memory of a patch's halo, if it can be copied: lines in parts, of the others
+    one box.
+    """
+    reach = [
+        (number_at(n) - 1) * step
+        for n, step in zip(made.windows.kernel, made.dilation, strict=True)
+    ]
+    reach = [0] * (3 - len(reach)) + reach
+    box = [n + r for n, r in zip(halo.patch(_BLOCK), reach, strict=True)]
+    copies = ceil(box[2] / _MOST_BOX)
+    if max(box[:2]) > _MOST_BOX or (copies > 1 and prod(box[:2]) > 1):
+        return None
+    return ceil(prod(box) / copies / 8) * 8 * copies
