@@ -69,7 +69,7 @@ class ConvolutionSchedule:
     taps across, of so many rows below each other, are joined with the channels. Of a transposed
     one the phases along the last axis are `phase_columns` of a filter, or products of their own.
     `width` channels are multiplied under one scale; with `unpacked` those of pixels as they lie,
-    with a `halo` those of its patches are packed in shared memory.
+    with a `halo` those that its patches see come to shared memory once for all taps.
     """
 
     mode: Mode

@@ -261,8 +261,6 @@ def _of_convolution(site: _Site, convolving: Convolving) -> int:
         return sum(read) + _of_kernel(site, convolving.epilogue)
     if convolving.unpacked:  # filters are rounded to memory
         return sum(read) + 2 * read[1] + _of_kernel(site, convolving.epilogue)
-    if convolving.halo:  # of which each tile reads its own again; filters are packed to memory
-        return sum(read) + read[1] + _of_kernel(site, convolving.epilogue)
     copies = sum(read) * PARTS[convolving.mode] // 2
     return sum(read) + 2 * copies + _of_kernel(site, convolving.epilogue)
 

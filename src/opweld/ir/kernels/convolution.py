@@ -62,7 +62,7 @@ class Blocks(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Halo:
-    """The patches of output pixels whose halos are packed in shared memory: of `count` blocks."""
+    """The patches of output pixels whose halos come to shared memory: of `count` blocks."""
 
     blocks: Blocks
     count: int
@@ -220,7 +220,7 @@ class Convolving:
     across are joined with the channels; 0 for none. Of a transposed one the phases along the last
     axis of space are `phase_columns` of each filter; 1 where they are products of their own.
     `width` channels share a scale, one of WIDTHS; with `unpacked` pixels are multiplied as they
-    lie, without scales; with a `halo` those of patches are packed in shared memory.
+    lie, without scales; with a `halo` those that patches see come to shared memory once.
     """
 
     group: str
