@@ -66,7 +66,7 @@ def quick_first(names: Collection[str], quick: Collection[str]) -> list[Any]:
 
 
 class Rounded(torch.overrides.TorchFunctionMode):
-    """Convolutions of all channels together see operands of 11 bits."""
+    """Convolutions of several channels together see operands of 11 bits."""
 
     PLAIN = (torch.conv1d, torch.conv2d, torch.conv3d)
     TRANSPOSED = (torch.conv_transpose1d, torch.conv_transpose2d, torch.conv_transpose3d)
@@ -74,8 +74,8 @@ class Rounded(torch.overrides.TorchFunctionMode):
     def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        together = function in self.PLAIN and args[6:7] in ((), (1,))
-        if together or function in self.TRANSPOSED:
+        depthwise = function in self.PLAIN and args[6:7] not in ((), (1,)) and args[1].shape[1] == 1
+        if (function in self.PLAIN and not depthwise) or function in self.TRANSPOSED:
             x, weight, *rest = args
             args = (*(self.of_11_bits(each) for each in (x, weight)), *rest)
         return function(*args, **(kwargs or {}))

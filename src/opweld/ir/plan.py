@@ -69,7 +69,8 @@ class ConvolutionSchedule:
     taps across, of so many rows below each other, are joined with the channels. Of a transposed
     one the phases along the last axis are `phase_columns` of a filter, or products of their own.
     `width` channels are multiplied under one scale; with `unpacked` those of pixels as they lie,
-    with a `halo` those that its patches see come to shared memory once for all taps.
+    with a `halo` those that its patches see come to shared memory once for all taps. Of several
+    groups so many are one product, in `joined_groups`.
     """
 
     mode: Mode
@@ -80,6 +81,7 @@ class ConvolutionSchedule:
     width: int = INTERVAL
     unpacked: bool = False
     halo: Halo | None = None
+    joined_groups: int = 1
 
     def __str__(self) -> str:
         how = f"{self.columns} filters a tile" if self.columns else "each channel by itself"
@@ -90,6 +92,7 @@ class ConvolutionSchedule:
         narrow = f", intervals of {self.width} channels" if self.width != INTERVAL else ""
         narrow += ", pixels as they lie" if self.unpacked else ""
         narrow += f", halos in shared memory, {self.halo}" if self.halo else ""
+        narrow += f", {self.joined_groups} groups a product" if self.joined_groups > 1 else ""
         return f"mode {self.mode.value}, {how}{joined}{narrow}, vector width {self.lanes}"
 
 

@@ -136,6 +136,8 @@ def _(value: Convolving) -> str:
         lines.append(f"  intervals of {value.width} channels")
     if value.unpacked:
         lines.append("  pixels as they lie")
+    if value.groups[0] > 1:
+        lines.append("  {} groups, {} of them a product".format(*value.groups))
     if value.halo:
         lines.append(f"  halos in shared memory, {value.halo}")
     if value.order != tuple(range(len(value.shape))):

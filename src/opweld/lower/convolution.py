@@ -41,6 +41,7 @@ def lower_convolution(origins: Origins, group: Group) -> Convolving:
         width=schedule.width,
         unpacked=schedule.unpacked,
         halo=schedule.halo,
+        groups=(made.groups, schedule.joined_groups),
         in_planes=made.in_planes,
     )
 

@@ -135,6 +135,12 @@ def _has_groups(node: Node) -> bool:
     return bool(x.type.shape[1] != weight.type.shape[1])
 
 
+def _sees_one_channel(node: Node) -> bool:
+    """Whether each of its filters does, of several."""
+    weight = node.inputs[node.attrs.arguments[1].index]
+    return _has_groups(node) and weight.type.shape[1] == 1
+
+
 def _convolutions_behind(moved: _Moved, graph: Graph, chosen: frozenset[int]) -> frozenset[int]:
     """The chosen ones nearest before results of the graph that are moved back."""
     found: set[int] = set()
@@ -173,7 +179,7 @@ def _is_worth_it(
         if of_library and library_takes_channels_last(node, conditions.library_convolutions):
             gain += copied_us(node, node.inputs[0])
     ours = moved.ours & moved.chosen
-    depthwise = {n.serial for n in graph.nodes() if n.serial in ours and _has_groups(n)}
+    depthwise = {n.serial for n in graph.nodes() if n.serial in ours and _sees_one_channel(n)}
     tiled, others = (
         frozenset(moved.permuted[serial][0].serial for serial in serials)
         for serials in (ours - depthwise, depthwise)
@@ -346,7 +352,7 @@ class _Moved:
             product = as_product(self.arena, node, *operands)
             give_origin(self.origins, node, product.inputs[0], product)
             return product
-        as_it_lies = node.serial in self.ours and not _has_groups(node)
+        as_it_lies = node.serial in self.ours and not _sees_one_channel(node)
         order = channels_last(node.type.rank)
         given = self._operand(node.inputs[0], operands[0], order, as_it_lies)
         result = TensorType(node.type.dtype, _of(node.type.shape, order))

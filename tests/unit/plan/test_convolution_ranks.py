@@ -156,7 +156,6 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("given", "reason"),
         [
-            ({"groups": 2}, "it has groups of several channels"),
             ({"stride": 9}, "its windows or strides are out of the copy engine's range"),
         ],
         ids=str,

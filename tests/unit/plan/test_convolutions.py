@@ -196,7 +196,6 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("given", "reason"),
         [
-            ({"groups": 2}, "it has groups of several channels"),
             ({"kernel": (32, 32)}, "its kernel has more than 64 positions along its axes"),
             ({"stride": 9}, "its windows or strides are out of the copy engine's range"),
             ({"padding": 129}, "its windows or strides are out of the copy engine's range"),

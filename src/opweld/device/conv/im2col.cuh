@@ -115,10 +115,10 @@ struct PixelScales {
 
         __device__ __forceinline__ Pixel() : begin(0), shown(0), largest(0.0f) {}
         __device__ __forceinline__ Pixel(const Convolution& c, const int (&kernel)[3],
-                                         int of_channels, const Corner<int>& corner)
+                                         int intervals, int first, const Corner<int>& corner)
             : Pixel() {
             const int* at = corner.at;
-            begin = corner.image * of_channels * int(c.pixels()) +
+            begin = (corner.image * intervals + first) * int(c.pixels()) +
                     (at[0] * c.size[1] + at[1]) * c.size[2] + at[2];
 #pragma unroll
             for (int axis = 0; axis < 3; ++axis) {
@@ -211,6 +211,12 @@ struct PixelScales {
 using TapCounts = int[3];  // along each axis
 struct AllTaps {
     static constexpr int kOfFilter = 1;  // columns
+    static constexpr bool kGrouped = false;
+    // The channels of a product, and the first interval of those of a column.
+    __host__ __device__ __forceinline__ int64_t channels(const Convolution& c) const {
+        return c.channels;
+    }
+    __device__ __forceinline__ int first_interval(int, int) const { return 0; }
     __device__ __forceinline__ const TapCounts& kernel(const Convolution& c, int) const {
         return c.kernel;
     }
@@ -284,7 +290,43 @@ OPWELD_FN void sum_windows_in_float32(Sums<kTileN, kPiece>& sums, const Convolut
     }
 }
 
-// @WindowLoader deps: AllTaps, PackedOperands, PixelScales, Tiles, TileScales, Ring, cluster, copy_tile, copy_windows, make_tensor_map, make_window_map, sum_windows_in_float32, prefetch_map, tile_at
+// @sum_groups_in_float32 deps: Corner, Sums, Taps
+// The same where columns next to each other may see other channels.
+template <int kWidth, typename TapsOf, int kTileN, int kPiece>
+OPWELD_FN void sum_groups_in_float32(Sums<kTileN, kPiece>& sums, const Convolution& c,
+                                     const TapsOf& taps_of, const Taps& first, int intervals,
+                                     const Corner<int> (&corners)[2], int column) {
+    const int64_t channels = taps_of.channels(c), left = c.filters - column;
+    const int before = taps_of.first_interval(column, first.of_channels) * kWidth;
+    sums.clear();
+#pragma unroll
+    for (int i = 0; i < kTileN / 2; ++i) {
+        const int row = i / 2 % 2, beside = i / 4 * 8 + i % 2;
+        Taps taps = first;
+#pragma unroll 1
+        for (int interval = 0; interval < intervals && beside < left; ++interval) {
+            int at[3];
+#pragma unroll
+            for (int axis = 0; axis < 3; ++axis)
+                at[axis] = corners[row].at[axis] + taps.at[axis] * c.dilation[axis];
+            const int begin = taps.interval * kWidth;
+            const int end = int(min(channels, int64_t(begin + kWidth)));
+            float some = 0.0f;
+#pragma unroll 1
+            for (int channel = begin; channel < end; ++channel) {
+                const int64_t place =
+                    taps_of.place_in_filter(c, 0, column + beside, channel, taps.tap);
+                if (place < 0) continue;  // another group's
+                const float value = taps_of.pixel(c, corners[row].image, at, before + channel);
+                some = fmaf(value, taps_of.filter(c, column + beside)[place], some);
+            }
+            sums.value[i * 2 / kPiece][i % (kPiece / 2)] += some;
+            taps.advance(c.kernel);
+        }
+    }
+}
+
+// @WindowLoader deps: AllTaps, PackedOperands, PixelScales, Tiles, TileScales, Ring, cluster, copy_tile, copy_windows, make_tensor_map, make_window_map, sum_groups_in_float32, sum_windows_in_float32, prefetch_map, tile_at
 // Loads tiles of windows and of packed filters, as PackedLoader does those of two matrices, of
 // intervals of kWidth channels.
 template <int kSpace, typename TapsOf, int kWidth>
@@ -292,20 +334,24 @@ struct WindowLoader {
     static constexpr bool kHasFallback = true;
     CUtensorMap a, b;
     Convolution c;
-    int of_channels;  // intervals of channels
+    int of_channels, of_image;  // intervals of channels, of a product and of an image
+    int tile_columns;
     TapsOf taps_of;
     Divisor out[3];  // the sizes of c.out
 
-    WindowLoader(const Convolution& c, int of_channels, const TapsOf& taps_of)
+    WindowLoader(const Convolution& c, int of_channels, int of_image, const TapsOf& taps_of)
         : a(),
           b(),
           c(c),
           of_channels(of_channels),
+          of_image(of_image),
+          tile_columns(0),
           taps_of(taps_of),
           out{c.out[0], c.out[1], c.out[2]} {}
 
     template <typename T>
     int open(const PackedOperands& from) {
+        tile_columns = T::kTileN;
         const int error = make_window_map<kSpace>(&a, from.a, c, T::kTileM, kWidth);
         return error ? error : make_tensor_map(&b, from.b, T::kTileN / T::kBlocks, kWidth);
     }
@@ -313,12 +359,13 @@ struct WindowLoader {
                                                       const TileAt& tile, int row,
                                                       int64_t rows) const {
         const int(&kernel)[3] = taps_of.kernel(c, tile.batch);
+        const int first = taps_of.first_interval(tile.column * tile_columns, of_channels);
         const auto pixel = [&](int row) {
             if (row >= rows) return PixelScales::Pixel();
             Corner<int> corner(c, out, row);
 #pragma unroll
             for (int axis = 0; axis < 3; ++axis) corner.at[axis] += taps_of.shift(tile.batch, axis);
-            return PixelScales::Pixel(c, kernel, of_channels, corner);
+            return PixelScales::Pixel(c, kernel, of_image, first, corner);
         };
         return {c,          kernel,         scales.a, Taps(kernel, of_channels, tile.first),
                 pixel(row), pixel(row + 8), 0};
@@ -334,8 +381,12 @@ struct WindowLoader {
         };
         const Corner<int> corners[2] = {corner(row + lane / 4), corner(row + lane / 4 + 8)};
         const Taps taps(taps_of.kernel(c, tile.batch), of_channels, tile.first);
-        sum_windows_in_float32<kWidth>(sums, c, taps_of, taps, tile.batch, tile.last - tile.first,
-                                       corners, int(column) + lane % 4 * 2);
+        const int own = int(column) + lane % 4 * 2, intervals = tile.last - tile.first;
+        if constexpr (TapsOf::kGrouped)
+            sum_groups_in_float32<kWidth>(sums, c, taps_of, taps, intervals, corners, own);
+        else
+            sum_windows_in_float32<kWidth>(sums, c, taps_of, taps, tile.batch, intervals, corners,
+                                           own);
     }
     template <typename T>
     __device__ __forceinline__ void fill(typename T::Memory& memory, const TileGrid& grid,
@@ -352,6 +403,7 @@ struct WindowLoader {
             const int(&kernel)[3] = taps_of.kernel(c, tile.batch);
             const Corner<int> corner(c, out, (tile.row * T::kBlocks + blocks.rank) * T::kTileM);
             const int column = tile.column * T::kTileN + blocks.rank * kPart;
+            const int before = taps_of.first_interval(tile.column * T::kTileN, of_channels);
             Taps taps(kernel, of_channels, tile.first);
             const int first = tile.first * kChunks, last = tile.last * kChunks;
 #pragma unroll 1  // the loader has few registers
@@ -364,7 +416,8 @@ struct WindowLoader {
                 const int part = chunk % kChunks;
                 memory.empty[ring.stage].wait(ring.parity);
                 memory.full[ring.stage].expect(sizeof(stage.a) + sizeof(stage.b));
-                copy_windows<kSpace>(stage.a, &a, full, (taps.interval * kChunks + part) * kWidth,
+                copy_windows<kSpace>(stage.a, &a, full,
+                                     ((before + taps.interval) * kChunks + part) * kWidth,
                                      corner.at, corner.image, offset);
                 copy_tile<(T::kBlocks > 1)>(stage.b + blocks.rank * kPart * T::kChunkBytes, &b,
                                             full, chunk * kWidth, column, tile.batch,

@@ -26,7 +26,7 @@ OPWELD_FN void pack_filter(const Convolution& c, const TapsOf& taps_of,
     __shared__ uint32_t most;
     __shared__ int excess;
     const int batch = int(number / c.filters), column = int(number - batch * c.filters);
-    const int channels = int(c.channels);
+    const int channels = int(taps_of.channels(c));
     const auto& kernel = taps_of.kernel(c, batch);
     const int taps = kernel[0] * kernel[1] * kernel[2];
     const int pitch = int(interval_count(channels, kWidth)) * kWidth;  // channels of a tap
@@ -157,13 +157,15 @@ struct WindowTiles : ConvolutionForm {
         float* parts;
         int64_t bytes;
 
-        Call(const Convolution& c, void* workspace) {
+        // A filter sees so many `channels`.
+        Call(const Convolution& c, int64_t channels, void* workspace) {
             Workspace space{static_cast<char*>(workspace)};
             pixels = Pixels::take(c, space);
-            filters = PackedFilters::take<Mode::kParts, kWidth>(c.channels, c.filters * c.taps(),
+            filters = PackedFilters::take<Mode::kParts, kWidth>(channels, c.filters * c.taps(),
                                                                 c.filters, space);
             const int64_t rows = c.batches * c.places();
-            splits = parts_of_windows<T>(rows, c.filters, c.taps() * pixels.of_channels);
+            splits =
+                parts_of_windows<T>(rows, c.filters, c.taps() * interval_count(channels, kWidth));
             parts = space.take<float>(splits > 1 ? splits * rows * c.filters : 0);
             bytes = space.used;
         }
@@ -191,7 +193,7 @@ struct WindowTiles : ConvolutionForm {
         return near;
     }
     static int64_t workspace_bytes(const Convolution& c) {
-        return takes(c) ? Call(c, nullptr).bytes : 0;
+        return takes(c) ? Call(c, c.channels, nullptr).bytes : 0;
     }
 
     template <typename Epilogue>
@@ -206,7 +208,7 @@ struct WindowTiles : ConvolutionForm {
     static int launch_packed(const Convolution& c, const TapsOf& taps_of, const Packing& pixels_of,
                              void* workspace, const EpilogueStore<Epilogue>& sink,
                              cudaStream_t stream) {
-        const Call call(c, workspace);
+        const Call call(c, taps_of.channels(c), workspace);
         const int error = pack(c, taps_of, pixels_of, call.pixels, call.filters, c.filters, stream);
         if (error) return error;
         return in_parts(sink, call.splits, call.parts, nullptr, stream, [&](const auto& to) {
@@ -228,16 +230,19 @@ struct WindowTiles : ConvolutionForm {
                           const EpilogueStore<Epilogue>& sink, cudaStream_t stream) {
         constexpr int64_t kHeight = T::kTileM * T::kBlocks;
         const int64_t pitch = pixels.of_channels * (Mode::kParts * kWidth);
-        const int64_t depth = c.taps() * pitch, rows = c.batches * c.places();
+        const int64_t of_product = interval_count(taps_of.channels(c), kWidth);
+        const int64_t depth = c.taps() * of_product * (Mode::kParts * kWidth);
+        const int64_t rows = c.batches * c.places();
         const PackedOperands from{
             {pixels.packed, 1, 0, c.batches * c.pixels(), pitch, pitch},
             {filters.packed, batches, c.filters * depth, c.filters, depth, depth},
-            c.taps() * pixels.of_channels,
+            c.taps() * of_product,
             c.pixels(),
             pixels.scales,
             filters.scale,
             nullptr};
-        WindowLoader<kSpace, TapsOf, kWidth> loader(c, int(pixels.of_channels), taps_of);
+        WindowLoader<kSpace, TapsOf, kWidth> loader(c, int(of_product), int(pixels.of_channels),
+                                                    taps_of);
         const int error = loader.template open<T>(from);
         if (error) return error;
         const auto grid = TileGrid::of(int((rows + kHeight - 1) / kHeight),

@@ -164,9 +164,9 @@ class Windows:
 @dataclass(frozen=True, slots=True)
 class Convolution:
     """What a call computes from `x` and the `weight` [filters, channels, *kernel], both in memory;
-    `depthwise`: a filter sees one channel; one `in_planes` has a result whose channels come before
-    its space. Of a `transposed` one the weight is [channels, filters, *kernel]. See Windows for the
-    rest.
+    `depthwise`: a filter sees one channel; else one of `groups` of all channels. One `in_planes`
+    has a result whose channels come before its space. Of a `transposed` one the weight is
+    [channels, filters, *kernel]. See Windows for the rest.
     """
 
     x: Node
@@ -179,6 +179,7 @@ class Convolution:
     depthwise: bool = False
     transposed: bool = False
     in_planes: bool = False
+    groups: int = 1
 
     @property
     def reads(self) -> tuple[Node, ...]:
@@ -203,7 +204,7 @@ class Convolution:
             self.padding,
             self.dilation,
             self.out,
-            1 if self.depthwise else channels,
+            1 if self.depthwise else seen if self.groups > 1 else channels,
             self.transposed,
         )
 
@@ -220,7 +221,8 @@ class Convolving:
     across are joined with the channels; 0 for none. Of a transposed one the phases along the last
     axis of space are `phase_columns` of each filter; 1 where they are products of their own.
     `width` channels share a scale, one of WIDTHS; with `unpacked` pixels are multiplied as they
-    lie, without scales; with a `halo` those that patches see come to shared memory once.
+    lie, without scales; with a `halo` those that patches see come to shared memory once. `groups`
+    are all of the convolution, and how many of them are one product.
     """
 
     group: str
@@ -241,6 +243,7 @@ class Convolving:
     in_planes: bool = False
     unpacked: bool = False
     halo: Halo | None = None
+    groups: tuple[int, int] = (1, 1)
 
     @property
     def depthwise(self) -> bool:

@@ -1,5 +1,5 @@
-"""Convolutions of few channels: how many channels an interval has, and of how many rows the taps
-across are joined with the channels.
+"""Convolutions of few channels: how many channels an interval has, of how many rows the taps across
+are joined with the channels, and how many groups are one product.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from itertools import product
 from math import gcd
 
 from ...ir.expr import product as product_of
-from ...ir.kernels.convolution import INTERVAL, WIDTHS, Convolution, has_mask
+from ...ir.kernels.convolution import COLUMNS, INTERVAL, WIDTHS, Convolution, has_mask
 from ...ir.kernels.product import PARTS, Mode
 from ...ir.plan import number_at
 from .tap_by_tap import why_not_taps
@@ -23,6 +23,21 @@ _OF_JOINING, _OF_PACKING = 3.5, 0.8
 _LEAST_GAIN = 0.8
 # Fewer channels leave most of an interval of 64 empty where they are not joined with taps.
 LEAST_CHANNELS = 32
+
+
+# Microseconds of 64 channels at one tap in a tile of so many columns, with two tiles on a
+# multiprocessor or one, and of a tile's end (H200, 2026-11-28, from 20 convolutions); products of
+# upper and lower parts, of which the least is left out.
+_INTERVAL_US, _END_US, TILES_AT_ONCE = {64: 0.70, 128: 0.46}, {64: 3.5, 128: 5.0}, {64: 2, 128: 1}
+_PRODUCTS = {1: 1, 2: 3}
+
+
+def tile_us(mode: Mode, columns: int, width: int, intervals: float) -> float:
+    """Microseconds of a multiprocessor for a tile of 128 output pixels and so many columns, whose
+    sums have so many intervals of `width` channels.
+    """
+    of_interval = _INTERVAL_US[columns] * interval_cost(width) * _PRODUCTS[PARTS[mode]]
+    return (intervals * of_interval + _END_US[columns]) / TILES_AT_ONCE[columns]
 
 
 def interval_cost(width: int) -> float:
@@ -90,7 +105,7 @@ def joining(made: Convolution, mode: Mode) -> Joined | None:
     """How taps are joined, where they are: where it is much less work, and of few channels where
     the kernel does not take them tap by tap, or would leave most of an interval empty.
     """
-    if made.depthwise or made.transposed:
+    if made.depthwise or made.transposed or made.groups > 1:
         return None
     channels, found = number_at(made.windows.channels), joined(made, mode)
     if not found.has_mask:
@@ -108,3 +123,42 @@ def _cost_of_taps(made: Convolution, mode: Mode) -> float:
     *_, down, across = (1, *made.stride)
     packed = intervals * width / INTERVAL * down * across
     return taps * intervals * interval_cost(width) + _OF_PACKING * packed
+
+
+# --- groups ---
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedGroups:
+    """So many neighbouring groups as one product, whose channels are whole intervals of `width` and
+    whose filters whole tiles of `columns`, or all groups: how many `intervals` a tap has, and
+    microseconds of a multiprocessor for 128 output pixels.
+    """
+
+    groups: int
+    columns: int
+    width: int
+    intervals: int
+    us: float
+
+
+def joined_groups(made: Convolution, mode: Mode) -> JoinedGroups:
+    """The fastest way to join the groups of a convolution. Zeros stand where a filter does not see
+    a channel: more groups at once are fewer tiles, and more that is multiplied by zeros.
+    """
+    windows = made.windows
+    filters, taps = number_at(windows.filters), number_at(product_of(windows.kernel))
+
+    def of(groups: int, columns: int, width: int) -> JoinedGroups | None:
+        channels = number_at(windows.seen) * groups
+        of_product = filters // made.groups * groups
+        if groups < made.groups and (channels % width or of_product % columns):
+            return None
+        intervals = -(-channels // width)
+        tiles = made.groups // groups * -(-of_product // columns)
+        us = tiles * tile_us(mode, columns, width, taps * intervals)
+        return JoinedGroups(groups, columns, width, intervals, us)
+
+    divisors = (n for n in range(1, made.groups + 1) if made.groups % n == 0)
+    found = (of(*each) for each in product(divisors, COLUMNS, _widths(mode)))
+    return min((each for each in found if each), key=lambda each: each.us)

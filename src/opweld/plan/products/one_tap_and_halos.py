@@ -39,7 +39,7 @@ def is_unpacked(made: Convolution, mode: Mode) -> bool:
     x lies in the order of its axes, with channels first or last. Where it lies otherwise when it
     is called it is copied with its channels last.
     """
-    if mode is not Mode.TF32 or made.depthwise or made.transposed or any(made.padding):
+    if mode is not Mode.TF32 or _is_of_kind(made) or any(made.padding):
         return False
     windows, rank, channel = made.windows, len(made.axes), made.axes[-1]
     if any(n != 1 for n in (*windows.kernel, *made.stride)) or channel not in (1, rank - 1):
@@ -50,6 +50,11 @@ def is_unpacked(made: Convolution, mode: Mode) -> bool:
     if any(not isinstance(n, int) or n % _ALIGNED for n in (row, windows.channels)):
         return False
     return number_at(windows.filters) <= _MOST_FILTERS
+
+
+def _is_of_kind(made: Convolution) -> bool:
+    """Whether other kernels are for it."""
+    return made.depthwise or made.transposed or made.groups > 1
 
 
 def schedule_unpacked(made: Convolution, mode: Mode, lanes: int) -> ConvolutionSchedule:
@@ -130,7 +135,7 @@ def halos_us(made: Convolution, schedule: ConvolutionSchedule) -> float:
 
 def _has_halos(made: Convolution, mode: Mode) -> bool:
     windows = made.windows
-    if mode is not Mode.TF32 or made.depthwise or made.transposed:
+    if mode is not Mode.TF32 or _is_of_kind(made):
         return False
     if made.axes != (0, *range(2, len(made.axes)), 1) or any(n != 1 for n in made.stride):
         return False

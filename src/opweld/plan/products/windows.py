@@ -26,7 +26,7 @@ from ...ir.plan import Conditions, ConvolutionSchedule, Sizes, number_at
 from ...ir.types import DType
 from ...target import Target
 from .depthwise import estimate_depthwise, lanes_of_depthwise, lies_in_planes
-from .joined import Joined, interval_cost, joining, width_of
+from .joined import TILES_AT_ONCE, Joined, joined_groups, joining, tile_us, width_of
 from .one_tap_and_halos import by_halos, estimate_unpacked, halos_us, is_unpacked, schedule_unpacked
 from .recognised import NoProduct
 from .tap_by_tap import OUT_OF_RANGE, is_near, why_not_taps
@@ -74,9 +74,8 @@ def convolution_of(call: Node) -> Convolution:
     if transposed:
         _require_transposed(call, groups, stride, dilation)
     depthwise = groups != 1 and groups == channels
-    if groups != 1 and not depthwise:
-        raise NoProduct("it has groups of several channels")
-    return Convolution(x, weight, axes, stride, padding, dilation, out, depthwise, transposed)
+    made = Convolution(x, weight, axes, stride, padding, dilation, out, depthwise, transposed)
+    return made if depthwise else replace(made, groups=groups)
 
 
 def _pads_with_zeros(x: Node, axes: tuple[int, ...]) -> bool:
@@ -248,14 +247,19 @@ def schedule_of(made: Convolution, mode: Mode, channels_first: bool = False) -> 
     lanes = next(lanes for lanes in (4, 2, 1) if filters % lanes == 0)
     if is_unpacked(made, mode):
         return schedule_unpacked(made, mode, lanes)
+    if made.groups > 1:
+        found = joined_groups(made, mode)
+        return ConvolutionSchedule(
+            mode, found.columns, lanes, width=found.width, joined_groups=found.groups
+        )
     phases = 1
     if made.transposed:
         phases = phase_columns(made, channels_first, partial(_tiles, made, mode))
     us, columns = _tiles(made, mode, filters * phases, _positions(made, phases))
     if channels_first and (way := by_halos(made, mode, us)) is not None:
         return ConvolutionSchedule(mode, way.columns, lanes, width=way.width, halo=way.halo)
-    found, (_, width) = joining(made, mode), _intervals(made, mode, 1)
-    rows = found.rows if found else 0
+    joined, (_, width) = joining(made, mode), _intervals(made, mode, 1)
+    rows = joined.rows if joined else 0
     return ConvolutionSchedule(mode, columns, lanes, rows, phases, width)
 
 
@@ -266,11 +270,10 @@ def _tiles(made: Convolution, mode: Mode, filters: int, positions: float) -> tup
     """
     intervals, width = _intervals(made, mode, positions)
 
-    def time(columns: int) -> float:
-        tiles = -(-filters // columns) / _TILES_AT_ONCE[columns]
-        return tiles * (intervals * _interval_us(mode, columns, width) + _END_US[columns])
-
-    return min((time(columns), columns) for columns in COLUMNS)
+    return min(
+        (-(-filters // columns) * tile_us(mode, columns, width, intervals), columns)
+        for columns in COLUMNS
+    )
 
 
 def _positions(made: Convolution, columns: int) -> float:
@@ -288,21 +291,17 @@ def _intervals(made: Convolution, mode: Mode, positions: float) -> tuple[float, 
     """
     if found := joining(made, mode):
         return found.intervals, found.width
+    if made.groups > 1:
+        found_groups = joined_groups(made, mode)
+        return positions * found_groups.intervals, found_groups.width
     channels = number_at(made.windows.channels)
     width = width_of(channels, mode)
     return positions * -(-channels // width), width
 
 
-def _interval_us(mode: Mode, columns: int, width: int) -> float:
-    return _INTERVAL_US[columns] * interval_cost(width) * _PRODUCTS[PARTS[mode]]
-
-
-# Microseconds of launches, of 64 channels at one tap in a tile of so many columns, with two tiles
-# on a multiprocessor or one, and of a tile's end (H200, 2026-11-28, from 20 convolutions); the
-# library's rates with channels last (118 to 284 TFLOP/s where TF32 is allowed), and its share of a
-# copy's (H100).
+# Microseconds of launches; the library's rates with channels last (118 to 284 TFLOP/s where TF32 is
+# allowed), and its share of a copy's (H100).
 _LAUNCHES_US = 8.0
-_INTERVAL_US, _END_US, _TILES_AT_ONCE = {64: 0.70, 128: 0.46}, {64: 3.5, 128: 5.0}, {64: 2, 128: 1}
 _LIBRARY_RATES = {Mode.TF32: 185e12, Mode.FAITHFUL: 45e12}
 _LIBRARY_SHARE, _LIBRARY_US = 0.55, 5.0
 # What the host takes to call a convolution of ours with its tail, one of the library's, and another
@@ -317,9 +316,11 @@ _LIBRARY_TAPS, _INDEXED_RATE = 32, 13e12
 # At these rates three of one axis take 1.04, 0.49 and 0.73 ms, two of three 0.92 and 0.54; measured
 # 1.24, 0.72 and 0.52, and 1.20 and 0.73 (TF32 allowed; H200, 2026-11-24).
 _MOVES = 2  # a read and a write
-# Rows of a tile; products of upper and lower parts, of which the least is left out; the shortest
-# sums that are made in parts where there are few tiles.
-_ROWS, _PRODUCTS, _LEAST_IN_PARTS = 128, {1: 1, 2: 3}, 8
+# Groups of several channels are a kernel of their own: 8 channels, 3x3 taps, 16 TFLOP/s with
+# channels last, 80 of one tap 11 (H200, 2026-11-29).
+_GROUPED_RATE = 14e12
+# Rows of a tile; the shortest sums that are made in parts where there are few tiles.
+_ROWS, _LEAST_IN_PARTS = 128, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,6 +400,8 @@ def _on_device(
 
 def _library_rate(made: Convolution, mode: Mode) -> float:
     """Operations a second of the library's kernel."""
+    if made.groups > 1:
+        return _GROUPED_RATE
     channels, kernel = number_at(made.windows.channels), made.windows.kernel
     rate = _LIBRARY_RATES[mode] * min(channels / _LIBRARY_CHANNELS, 1.0) ** 0.8
     if made.transposed and len(kernel) == 3 and number_at(product_of(kernel)) > _LIBRARY_TAPS:
@@ -416,7 +419,8 @@ def _packing_us(
         values = 2 * number_at(made.windows.rows, sizes) * found.packed * found.width
     else:
         pixels = number_at(made.windows.batch * product_of(made.windows.space), sizes)
-        values = int(pixels * prod(_intervals(made, mode, 1)))
+        products = made.groups // schedule_of(made, mode).joined_groups
+        values = int(pixels * prod(_intervals(made, mode, 1)) * products)
     return read_us + values * 2 * PARTS[mode] / target.copy_bytes_per_s * 1e6
 
 
@@ -436,9 +440,10 @@ def _sums_us(made: Convolution, mode: Mode, target: Target, sizes: Sizes) -> flo
     ]
     count = sum(each for each, _ in tiles)
     intervals = sum(each * depth for each, depth in tiles) / max(count, 1)
-    waves = count / (target.multiprocessors * _TILES_AT_ONCE[columns])
+    waves = count / (target.multiprocessors * TILES_AT_ONCE[columns])
     if waves < 2:
         waves = ceil(2 * waves) / 2
     if intervals < _LEAST_IN_PARTS:
         waves = max(waves, 1.0)
-    return waves * (intervals * _interval_us(mode, columns, schedule.width) + _END_US[columns])
+    tile = tile_us(mode, columns, schedule.width, intervals)
+    return waves * TILES_AT_ONCE[columns] * tile

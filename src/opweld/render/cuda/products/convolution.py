@@ -110,7 +110,8 @@ def _form_pieces(convolving: Convolving) -> set[str]:
     if convolving.halo:
         return {"HaloTiles", *(narrow or {"wgmma_half_128"})}
     tiles = "JoinedTiles" if convolving.rows else "WindowTiles"
-    return {tiles, MODES[convolving.mode], *narrow}
+    grouped = {"GroupTiles"} if convolving.groups[0] > 1 else set[str]()
+    return {tiles, MODES[convolving.mode], *narrow, *grouped}
 
 
 # What the tiles of a depthwise convolution take (depthwise_tiles.cuh): taps, and columns of a tile.
@@ -182,7 +183,9 @@ def _form(convolving: Convolving) -> str:
     numbers += [convolving.rows] if convolving.rows else []
     numbers += [convolving.width] if convolving.width != INTERVAL else []
     tiles = "JoinedTiles" if convolving.rows else "WindowTiles"
-    return f"op::{tiles}<op::{MODES[convolving.mode]}, {', '.join(map(str, numbers))}>"
+    form = f"op::{tiles}<op::{MODES[convolving.mode]}, {', '.join(map(str, numbers))}>"
+    groups, joined = convolving.groups
+    return f"op::GroupTiles<{form}, {groups}, {joined}>" if groups > 1 else form
 
 
 def _table(convolving: Convolving) -> tuple[str, str, list[str], str]:
