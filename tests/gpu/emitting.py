@@ -102,7 +102,7 @@ def all_halos_ours() -> Iterator[None]:
     with (
         all_convolutions_ours(),
         mock.patch(
-            "opweld.plan.products.windows.by_halos", lambda made, mode, _: choosing(made, mode)
+            "opweld.plan.products.windows.by_halos", lambda made, mode, *_: choosing(made, mode)
         ),
     ):
         yield

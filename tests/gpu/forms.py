@@ -51,7 +51,8 @@ def on_the_device(
         times = torch.zeros(shape, dtype=torch.int32, device="cuda")
         workspace = torch.full((bytes_.value,), 0xFF, dtype=torch.uint8, device="cuda")
         given = [*operands, numbers, result, times, workspace]
-        assert getattr(library, name)(*map(_address, given), 1, 1, stream) == 0
+        error = getattr(library, name)(*map(_address, given), 1, 1, stream)
+        assert error == 0, f"CUDA error {error}"
         torch.cuda.synchronize()
         assert (times == 1).all()
         first = result if first is None else first

@@ -254,7 +254,9 @@ def poison(device: torch.device) -> None:
 class TestErrors:
     def test_are_no_larger_than_eagers(self, built: dict[bool, SideBySide], name: str) -> None:
         module = built[True][name]
-        assert re.search(r"op::((Window|Joined)Tiles<op::Tf32|OneTapTiles<\d)", cuda_of(module))
+        assert re.search(
+            r"op::((Window|Joined)Tiles<op::Tf32|(OneTap|Halo)Tiles<\d)", cuda_of(module)
+        )
         new, old = models(module)
         found = require_as_exact_as_eager(new, old, inputs_of(module))
         # They are kernels of 11 bits, and no others.

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 from tests.gpu.emitting import all_halos_ours
-from tests.unit.plan.convolving import conv, one, tail_of
+from tests.unit.plan.convolving import TF32, conv, one, tail_of
 from tests.unit.plan.plans import BATCH, Make
 from tests.unit.plan.plans import graph as plan_graph
 
 import opweld.device
+from opweld.ir.expr import symbols_of
 from opweld.ir.kernels.convolution import Blocks, Convolution, Convolving, Halo
 from opweld.ir.kernels.product import Mode
-from opweld.ir.plan import Plan, number_at
+from opweld.ir.plan import Plan
 from opweld.ir.text import to_text
 from opweld.lower import lower
 from opweld.plan.products import one_tap_and_halos as halos
@@ -72,9 +73,10 @@ class TestHalos:
 
     def test_tiles_stand_in_whole_waves(self) -> None:
         """Of few tiles most multiprocessors would wait: windows are summed in parts then."""
+        convolved = made(256, (16, 16), (3, 3), 256, padding=1)
+        (batch,) = symbols_of(BATCH)
         few, many = (
-            by_halos(made(256, (size, size), (3, 3), 256, padding=1), Mode.TF32, inf)
-            for size in (16, 128)
+            by_halos(convolved, Mode.TF32, inf, ((batch, images),)) for images in (16, 1056)
         )
         assert few is not None and many is not None
         assert few.us / few.tiles > 4 * many.us / many.tiles
@@ -124,8 +126,19 @@ def test_an_estimate_of_fewer_tiles_is_less() -> None:
         ]
     few, many = times
     assert few is not None and many is not None and few.us < many.us
-    schedule = schedule_of(made(64, (256, 256), (3, 3), padding=1), Mode.TF32, channels_first=True)
-    assert schedule.halo is None and number_at(schedule.width) == 64
+
+
+def test_tiles_are_those_of_the_sizes_of_the_example() -> None:
+    """Not of some thousand images: at these it takes less than the library."""
+    m = Make()
+    y = tail_of(m, conv(m, m.x("x", BATCH, 64, 64, 64), 64, (3, 3), padding=1))
+    for images in (1, 32):
+        sizes = tuple((name, images) for name in symbols_of(BATCH))
+        assert one(y, conditions=replace(TF32, sizes=sizes)).convolution is not None
+    convolved = made(64, (64, 64), (3, 3), padding=1)
+    found = [by_halos(convolved, Mode.TF32, inf, ((name, 4096),)) for name in symbols_of(BATCH)]
+    (many,) = (each for each in found if each)
+    assert many.tiles == 4096 * 64 * 64 // 256
 
 
 def test_the_kernel_has_the_sizes_that_the_plan_takes_it_for() -> None:

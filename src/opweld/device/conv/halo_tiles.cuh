@@ -178,10 +178,9 @@ OPWELD_FN HaloScales sum_halos(Sums<T::kTileN, kPiece> (&sums)[2], typename T::M
         }
         wgmma_wait<0>();
         pin(sums[0].value[0]), pin(sums[1].value[0]);
-        if (threadIdx.x % 128 == 0) {
-            memory.empty[before].arrive();
-            memory.taken[buffer.stage].arrive();
-        }
+        if (threadIdx.x % 128 == 0) memory.empty[before].arrive();
+        __syncwarp();  // all lanes have read what is known
+        if (threadIdx.x % 32 == 0) memory.taken[buffer.stage].arrive();
         buffer.advance();
     }
     return known;
@@ -200,7 +199,7 @@ static __global__ void __launch_bounds__(T::kThreads, T::kResident)
         memory.tap_row[i] = uint16_t(halos.shape.row_of(halos.c, i));
     if (threadIdx.x < T::kHalos) {
         memory.ready[threadIdx.x].init(2);  // the copies are told of, and what is known
-        memory.taken[threadIdx.x].init(T::kReleases);
+        memory.taken[threadIdx.x].init(T::kSummers / 32);
     }
     make_stages<T>();
     if (threadIdx.x < T::kSummers) {

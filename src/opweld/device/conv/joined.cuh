@@ -75,7 +75,9 @@ struct JoinedTiles : ConvolutionForm {
         return Form::takes(JoinedRows(c, kRows).to) && c.batches * c.pixels() < 1ll << 30;
     }
     static int64_t workspace_bytes(const Convolution& c) {
-        return takes(c) ? typename Form::Call(JoinedRows(c, kRows).to, nullptr).bytes : 0;
+        if (!takes(c)) return 0;
+        const Convolution to = JoinedRows(c, kRows).to;
+        return typename Form::Call(to, to.channels, nullptr).bytes;
     }
     template <typename Epilogue>
     static int launch(const Convolution& c, void* workspace, const EpilogueStore<Epilogue>& sink,

@@ -69,7 +69,7 @@ def _moved(group: Group, copy: Group, conditions: Conditions) -> Group:
     """The convolution with the copy behind it."""
     (result,) = copy.outputs
     assert group.convolution and isinstance(group.schedule, ConvolutionSchedule), "it convolves"
-    schedule = schedule_of(group.convolution, group.schedule.mode, channels_first=True)
+    schedule = schedule_of(group.convolution, group.schedule.mode, True, conditions.sizes)
     saved = 2 * number_at(result.type.size_bytes, conditions.sizes) / 1e6
     return replace(
         group,

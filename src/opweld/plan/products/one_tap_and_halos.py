@@ -110,7 +110,7 @@ class ByHalos:
     us: float
 
 
-def by_halos(made: Convolution, mode: Mode, tile_us: float) -> ByHalos | None:
+def by_halos(made: Convolution, mode: Mode, tile_us: float, sizes: Sizes = ()) -> ByHalos | None:
     """The fastest of those that the kernel of halos takes, of x with its channels first, where
     tiles of windows take a multiprocessor `tile_us`; both have their pixels packed before.
     """
@@ -118,17 +118,17 @@ def by_halos(made: Convolution, mode: Mode, tile_us: float) -> ByHalos | None:
         return None
     widths = (32,) if number_at(made.windows.channels) <= 32 else (64, 32)
     halos = [Halo(*each) for each in product(Blocks, (1, 2, 4))]
-    found = (_made_by(made, *each) for each in product(COLUMNS, widths, halos))
-    best = min((each for each in found if each), key=lambda each: each.us, default=None)
-    if best is None or best.us >= tile_us / _ROWS * number_at(made.windows.rows):
+    found = (_made_by(made, *each, sizes) for each in product(COLUMNS, widths, halos))
+    best = min(filter(None, found), key=lambda each: (each.us, each.tiles), default=None)
+    if best is None or best.us >= tile_us / _ROWS * number_at(made.windows.rows, sizes):
         return None
     return best
 
 
-def halos_us(made: Convolution, schedule: ConvolutionSchedule) -> float:
+def halos_us(made: Convolution, schedule: ConvolutionSchedule, sizes: Sizes) -> float:
     """The microseconds of its tiles, one after the other on one multiprocessor."""
     assert schedule.halo is not None, "it is made by halos"
-    found = _made_by(made, schedule.columns, schedule.width, schedule.halo)
+    found = _made_by(made, schedule.columns, schedule.width, schedule.halo, sizes)
     assert found is not None, "its halos fit"
     return found.us
 
@@ -144,17 +144,21 @@ def _has_halos(made: Convolution, mode: Mode) -> bool:
     return 1 < prod(map(number_at, windows.kernel)) <= _MOST_TAPS
 
 
-def _made_by(made: Convolution, columns: int, width: int, halo: Halo) -> ByHalos | None:
+def _made_by(
+    made: Convolution, columns: int, width: int, halo: Halo, sizes: Sizes
+) -> ByHalos | None:
     """With these patches, if the halos of a tile fit."""
     windows = made.windows
-    kernel, out = (tuple(map(number_at, each)) for each in (windows.kernel, windows.out))
+    kernel, out = (
+        tuple(number_at(n, sizes) for n in each) for each in (windows.kernel, windows.out)
+    )
     patches = _TILE // _BLOCK // halo.count
     rows = _rows(made, halo)
     if rows is None or rows * patches > _HALO_BYTES[columns] // (2 * width):
         return None
     ones = (1,) * (3 - len(kernel))
     counts = [ceil(n / p) for n, p in zip((*ones, *out), halo.patch(_BLOCK), strict=True)]
-    tiles = ceil(number_at(windows.batch) * prod(counts) / patches)
+    tiles = ceil(number_at(windows.batch, sizes) * prod(counts) / patches)
     tiles *= ceil(number_at(windows.filters) / columns)
     wave = _MULTIPROCESSORS * _AT_ONCE[columns]
     intervals = ceil(number_at(windows.channels) / width) * width / INTERVAL

@@ -237,9 +237,12 @@ def _times(
     return estimate_convolution(call, made, tail, target, conditions, mode)
 
 
-def schedule_of(made: Convolution, mode: Mode, channels_first: bool = False) -> ConvolutionSchedule:
-    """The tile that takes less time, and as many neighbours at once as divide the filters; for a
-    result that lies with its `channels_first` in memory, or last.
+def schedule_of(
+    made: Convolution, mode: Mode, channels_first: bool = False, sizes: Sizes = ()
+) -> ConvolutionSchedule:
+    """The tile that takes less time, at these sizes where it matters how many tiles there are, and
+    as many neighbours at once as divide the filters; for a result that lies with its
+    `channels_first` in memory, or last.
     """
     if made.depthwise:
         return ConvolutionSchedule(mode, 0, lanes_of_depthwise(made))
@@ -256,7 +259,7 @@ def schedule_of(made: Convolution, mode: Mode, channels_first: bool = False) -> 
     if made.transposed:
         phases = phase_columns(made, channels_first, partial(_tiles, made, mode))
     us, columns = _tiles(made, mode, filters * phases, _positions(made, phases))
-    if channels_first and (way := by_halos(made, mode, us)) is not None:
+    if channels_first and (way := by_halos(made, mode, us, sizes)) is not None:
         return ConvolutionSchedule(mode, way.columns, lanes, width=way.width, halo=way.halo)
     joined, (_, width) = joining(made, mode), _intervals(made, mode, 1)
     rows = joined.rows if joined else 0
@@ -426,9 +429,9 @@ def _packing_us(
 
 def _sums_us(made: Convolution, mode: Mode, target: Target, sizes: Sizes) -> float:
     """Of the tiles, in half waves where there are few, as sums are then made in parts."""
-    windows, schedule = made.windows, schedule_of(made, mode, channels_first=True)
+    windows, schedule = made.windows, schedule_of(made, mode, True, sizes)
     if schedule.halo is not None:
-        return halos_us(made, schedule) / target.multiprocessors
+        return halos_us(made, schedule, sizes) / target.multiprocessors
     columns = schedule.columns
     rows, taps = (number_at(n, sizes) for n in (windows.rows, product_of(windows.kernel)))
     products = [(rows, taps)]
