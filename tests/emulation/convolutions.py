@@ -65,7 +65,7 @@ class Form:
     columns: int = 64
     rows: int = 0
     width: int = 64
-    blocks: str = "kSquares, 2"
+    blocks: str = "kColumns, 2"
     """Of a halo's patch, and how many."""
 
     @property
@@ -109,8 +109,7 @@ def text(form: Form, lanes: tuple[int, ...] = (1, 4)) -> str:
     if form.mode == "Unpacked":
         needed += [form.tiles, f"wgmma_tf32_{form.columns}"]
     elif form.mode == "Halo":
-        narrow = form.columns == 64
-        needed += [form.tiles, "wgmma_half_64_typed" if narrow else "wgmma_half_128"]
+        needed += [form.tiles]
     elif form.mode != "Chain":
         needed += [form.tiles, form.mode]
         needed += ["wgmma_half_64_typed"] if form.columns == 64 else []

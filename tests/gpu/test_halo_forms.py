@@ -23,7 +23,7 @@ from tests.gpu.sanitizing import KERNELS_ALONE, needs_sanitizer, require_nothing
 
 pytestmark = pytest.mark.gpu
 
-LINE = Form("Halo", blocks="kLine, 4")
+LINE = Form("Halo", blocks="kLine, 2")
 ALL = FORMS | {"a line": LINE}
 
 
@@ -78,7 +78,7 @@ def test_one_pixel_above_all_others(builds: Builds) -> None:
     what = plain(1, 40, (8, 30), 20)
     x, weight = what.operands
     x[0, :, 4, 4] *= np.float32(2.0**60)
-    found = on_the_device(builds["squares"].result(), ALL["squares"], what, x, weight, calls=50)
+    found = on_the_device(builds["columns"].result(), ALL["columns"], what, x, weight, calls=50)
     require_near_behind(8, found, what, x, weight)
 
 
@@ -86,7 +86,7 @@ def test_what_is_not_finite_stays_in_its_sums(builds: Builds) -> None:
     what = plain(1, 16, (9, 20), 20)
     x, weight = what.operands
     x[0, 3, 0, 0], x[0, 5, 1, 12], x[0, 0, 8, 19] = np.inf, np.nan, 3e38
-    found = on_the_device(builds["squares"].result(), ALL["squares"], what, x, weight)
+    found = on_the_device(builds["columns"].result(), ALL["columns"], what, x, weight)
     expected = convolve(x, weight, what.how, form=CHAIN)[0]
     for each in (np.isnan, np.isposinf, np.isneginf):
         np.testing.assert_array_equal(each(found), each(expected))

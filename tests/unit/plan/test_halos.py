@@ -68,7 +68,7 @@ class TestHalos:
 
     def test_patches_fit_where_lines_are_short(self) -> None:
         narrow = by_halos(made(64, (4096, 8), (3, 3), padding=1), Mode.TF32, inf)
-        assert narrow is not None and narrow.halo.blocks.squares
+        assert narrow is not None and narrow.halo.blocks is Blocks.COLUMNS
         assert narrow.halo.count == 1
 
     def test_tiles_stand_in_whole_waves(self) -> None:
@@ -89,16 +89,14 @@ class TestHalos:
 @pytest.mark.parametrize(
     ("halo", "patch"),
     [
-        (Halo(Blocks.LINE, 4), (1, 1, 256)),
-        (Halo(Blocks.LINES, 4), (1, 4, 64)),
-        (Halo(Blocks.SQUARES, 1), (1, 8, 8)),
-        (Halo(Blocks.SQUARES, 2), (1, 8, 16)),
-        (Halo(Blocks.SQUARES, 4), (1, 16, 16)),
-        (Halo(Blocks.DEEP_SQUARES, 4), (2, 8, 16)),
+        (Halo(Blocks.LINE, 2), (1, 1, 256)),
+        (Halo(Blocks.COLUMNS, 1), (1, 16, 8)),
+        (Halo(Blocks.COLUMNS, 2), (1, 16, 16)),
+        (Halo(Blocks.DEEP_COLUMNS, 2), (2, 16, 8)),
     ],
 )
 def test_patches(halo: Halo, patch: tuple[int, int, int]) -> None:
-    assert halo.patch(64) == patch
+    assert halo.patch(128) == patch
 
 
 def test_from_the_plan_to_the_text() -> None:
@@ -115,7 +113,7 @@ def test_from_the_plan_to_the_text() -> None:
     assert "halos in shared memory" in to_text(kernel)
     blocks = f"op::Blocks::{kernel.halo.blocks.value}, {kernel.halo.count}"
     assert f"op::HaloTiles<64, {kernel.width}, {blocks}>" in convolution_text(kernel)
-    assert {"HaloTiles", "wgmma_half_64_typed"} <= convolution_pieces(kernel)
+    assert "HaloTiles" in convolution_pieces(kernel)
 
 
 def test_an_estimate_of_fewer_tiles_is_less() -> None:
@@ -145,8 +143,7 @@ def test_the_kernel_has_the_sizes_that_the_plan_takes_it_for() -> None:
     text = Path(opweld.device.__file__).with_name("conv").joinpath("halo.cuh").read_text("utf-8")
     sizes = f"kTile = {halos._TILE}, kBlock = {halos._BLOCK};"
     taps = f"kMostTaps = {halos._MOST_TAPS};"
-    narrow, wide = (halos._HALO_BYTES[columns] // 1024 for columns in (64, 128))
-    memory = f"kHaloBytes = (kResident == 2 ? {narrow} : {wide}) * 1024;"
+    memory = f"kHaloBytes = {halos._HALO_BYTES // 1024} * 1024;"
     names = ", ".join(blocks.value for blocks in Blocks)
     for each in (sizes, taps, memory, f"enum class Blocks {{ {names} }};"):
         assert each in text

@@ -3,33 +3,15 @@
 
 namespace op {
 
-// @RowRuns deps:
-// Where the 16 rows of a warp go: two runs of eight neighbours in the result, of which `count`
-// exist, of n columns each.
-struct RowRuns {
-    int64_t first[2];
-    int count[2], n;
-};
-
-// @laid_out_rows deps: RowRuns, RowsAt
+// @laid_out_rows deps: RowsAt
 // Row i of a warp's 16 in the result, and whether it exists.
 template <typename Index>
 OPWELD_FN Index row_of(const RowsAt& to, int i) {
     return Index(to.first_row) + Index(to.row + i);
 }
-template <typename Index>
-OPWELD_FN Index row_of(const RowRuns& to, int i) {
-    return Index((i < 8 ? to.first[0] : to.first[1]) + i % 8);
-}
 [[maybe_unused]] OPWELD_FN int count_of(const RowsAt& to) { return to.m - to.row; }
 [[maybe_unused]] OPWELD_FN bool has_row(const RowsAt& to, int i) { return i < count_of(to); }
-[[maybe_unused]] OPWELD_FN bool has_row(const RowRuns& to, int i) {
-    return i % 8 < (i < 8 ? to.count[0] : to.count[1]);
-}
 [[maybe_unused]] OPWELD_FN bool has_all_rows(const RowsAt& to) { return count_of(to) >= 16; }
-[[maybe_unused]] OPWELD_FN bool has_all_rows(const RowRuns& to) {
-    return to.count[0] >= 8 && to.count[1] >= 8;
-}
 
 // @give_laid_out deps: EpilogueStore, laid_out_rows, load_vector, own_thread, takes_rows
 // A warp's part of a tile to `put(rows, column, values)`, from where it lies in shared memory: 4

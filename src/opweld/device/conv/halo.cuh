@@ -9,34 +9,30 @@
 namespace op {
 
 // @HaloShape deps: Convolution
-// How the 64 output pixels of a block lie, and the blocks of a patch: lines along the last axis,
-// one behind or one below the other, or squares of 8 by 8, two side by side, of four the other two
-// below them or behind them along the first axis.
-enum class Blocks { kLine, kLines, kSquares, kDeepSquares };
+// How the 128 output pixels of a block lie, and the blocks of a patch: a line along the last axis,
+// or a column of lines of 8; of two the other behind it or beside it, or the next along the first
+// axis.
+enum class Blocks { kLine, kColumns, kDeepColumns };
 
 // Patches of output pixels. The pixels of a halo are rows of shared memory, those of each patch
 // from a multiple of eight on.
 struct HaloShape {
-    static constexpr int kTile = 256, kBlock = 64;  // output pixels: of a tile, of one wgmma
-    static constexpr int kMostBox = 256;            // rows of a copy along an axis
-    int patch[3], box[3];                           // output pixels, and pixels of the halo
-    int second[3], next[3], group[3];  // from a block to the other one of a pair, from a pair, and
-                                       // from eight pixels to the next
-    int rows, blocks;                  // of a patch
-    int copies;                        // of a patch: of a long line more than one
-    int patches[3];                    // along each axis of an image
+    static constexpr int kTile = 256, kBlock = 128;  // output pixels: of a tile, of one wgmma
+    static constexpr int kMostBox = 256;             // rows of a copy along an axis
+    int patch[3], box[3];                            // output pixels, and pixels of the halo
+    int second[3], group[3];  // from a block of a patch, and from eight pixels, to the next
+    int rows, blocks;         // of a patch
+    int copies;               // of a patch: of a long line more than one
+    int patches[3];           // along each axis of an image
 
     HaloShape(const Convolution& c, Blocks kind, int blocks)
-        : patch{1, 1, kBlock}, second{}, next{}, group{}, blocks(blocks) {
-        const bool squares = kind == Blocks::kSquares || kind == Blocks::kDeepSquares;
-        if (squares) patch[1] = patch[2] = 8;
-        group[squares ? 1 : 2] = squares ? 1 : 8;
-        const int across = kind == Blocks::kLines ? 1 : 2;
-        const int down = kind == Blocks::kLine ? 2 : kind == Blocks::kDeepSquares ? 0 : 1;
-        second[across] = patch[across];
-        if (blocks > 1) patch[across] *= 2;
-        next[down] = patch[down];
-        if (blocks > 2) patch[down] *= 2;
+        : patch{1, 1, kBlock}, second{}, group{}, blocks(blocks) {
+        const bool columns = kind != Blocks::kLine;
+        if (columns) patch[1] = kBlock / 8, patch[2] = 8;
+        group[columns ? 1 : 2] = columns ? 1 : 8;
+        const int axis = kind == Blocks::kDeepColumns ? 0 : 2;
+        second[axis] = patch[axis];
+        patch[axis] *= blocks;
         for (int i = 0; i < 3; ++i) {
             box[i] = patch[i] + (c.kernel[i] - 1) * c.dilation[i];
             patches[i] = (c.out[i] + patch[i] - 1) / patch[i];
@@ -55,10 +51,6 @@ struct HaloShape {
         const int64_t all = c.batches * patches[0] * patches[1] * patches[2];
         return (all + patches_of_tile() - 1) / patches_of_tile();
     }
-    // How far a block of a patch is from the first one along an axis.
-    __host__ __device__ int offset_of(int block, int axis) const {
-        return block % 2 * second[axis] + block / 2 * next[axis];
-    }
     // The row that a block's first output pixel sees at a tap, from that which it sees at the
     // first.
     __device__ __forceinline__ int row_of(const Convolution& c, int tap) const {
@@ -70,28 +62,30 @@ struct HaloShape {
 };
 
 // @HaloSize deps: Barrier, HaloShape, Tf32, tile_memory
-// Tiles of 256 output pixels by kColumns filters, in intervals of kWidth channels. Two warpgroups
-// multiply, 128 pixels each; a warp loads halos, a thread filters. With 64 filters two blocks share
-// a multiprocessor: one ends its tile while the other multiplies.
+// Tiles of kColumns filters by two blocks of output pixels, in intervals of kWidth channels.
+// Filters are the rows of a wgmma, pixels its columns: so it asks for three quarters of what shared
+// memory gives, and a thread has neighbours of a line. A warpgroup multiplies 64 filters; a warp
+// loads halos, a thread filters. With 64 filters two thread blocks share a multiprocessor: one ends
+// its tile while the other multiplies.
 template <int kColumns, int kWidthOf>
 struct HaloSize {
     using Mode = Tf32;
     static constexpr int kTileM = HaloShape::kTile, kTileN = kColumns, kWidth = kWidthOf;
     static constexpr int kBlocks = 1, kResident = kColumns == 64 ? 2 : 1, kRowBytes = 2 * kWidth;
-    static constexpr int kSummers = 256, kThreads = kSummers + 128;
+    static constexpr int kWarpgroups = kColumns / 64, kSummers = 128 * kWarpgroups;
+    static constexpr int kThreads = kSummers + 128, kReleases = kWarpgroups;
     // All of a block's registers are given out when it starts, as many to each thread.
     static constexpr int kRegisters = 65536 / kResident / kThreads / 8 * 8;
-    static constexpr int kSumRegisters = kResident == 2 ? 104 : 232;
-    static constexpr int kLoadRegisters = kResident == 2 ? 32 : 40;
+    static constexpr int kSumRegisters = kResident == 2 ? 208 : 232, kLoadRegisters = 40;
     static_assert(kSummers * kSumRegisters + 128 * kLoadRegisters <= kThreads * kRegisters,
                   "threads would wait for registers that no other has");
-    static constexpr int kStages = (kResident == 2 ? 3 : 4) * (64 / kWidth), kReleases = 2;
+    static constexpr int kStages = 4 * (64 / kWidth);
     static constexpr int kMostTaps = 512;
     // What is left of the memory for the halos of a tile in an interval.
     static constexpr int kHalos = kResident == 2 ? 1 : 2;
-    static constexpr int kHaloBytes = (kResident == 2 ? 52 : 60) * 1024;
+    static constexpr int kHaloBytes = 60 * 1024;
     static constexpr int kMostRows = kHaloBytes / kRowBytes;
-    static constexpr int kPitch = 64 + 4;  // neighbouring rows are 4 banks apart
+    static constexpr int kPitch = 64 + 8;  // neighbouring filters are 8 banks apart
     struct Memory {
         struct Stage {
             alignas(1024) unsigned char b[kTileN * kRowBytes];
@@ -99,16 +93,13 @@ struct HaloSize {
         // What is known of the halos of an interval: marks, and what sums of a patch are to be
         // multiplied by.
         struct alignas(16) Known {
-            float scale[4];
+            float scale[2];
             uint32_t marks;
         };
         Stage stage[kStages];
         alignas(1024) unsigned char halo[kHalos][kHaloBytes];
-        union alignas(16) Space {  // of a warpgroup, for its results
-            float rows[4][16][kPitch];
-            float columns[32][2 * HaloShape::kBlock + 4];
-        };
-        Space space[2];
+        alignas(16) float values[kSummers / 32][16]
+                                [kPitch];  // of a warp's filters, 64 pixels at a time
         Known known[kHalos];
         float filter_scale[2][kTileN];  // of this tile's columns and of the next one's
         uint16_t tap_row[kMostTaps];
@@ -256,7 +247,7 @@ struct Halos {
         int64_t row = image;
 #pragma unroll
         for (int i = 0; i < 3; ++i) {
-            at[i] += shape.offset_of(own, i) + group * shape.group[i];
+            at[i] += own * shape.second[i] + group * shape.group[i];
             exists = exists && at[i] < c.out[i];
             row = row * c.out[i] + at[i];
         }

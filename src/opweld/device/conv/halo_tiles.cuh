@@ -123,32 +123,40 @@ OPWELD_FN void load_filters(typename T::Memory& memory, const Halos<T::kWidth>& 
     }
 }
 
-// @sum_halos deps: HaloScales, HaloSize, Halos, Ring, Sums, Type, tile_descriptor, wgmma_order
-// A warpgroup's sums of a tile, of two blocks of 64 pixels.
-template <typename T, int kPiece>
-OPWELD_FN HaloScales sum_halos(Sums<T::kTileN, kPiece> (&sums)[2], typename T::Memory& memory,
+// @sum_halos deps: HaloScales, HaloSize, Halos, Ring, Type, tile_descriptor, wgmma_half_128, wgmma_order
+// A warpgroup's sums of a tile, of 64 filters and two blocks of pixels.
+template <typename T>
+OPWELD_FN HaloScales sum_halos(float (&sums)[2][64], typename T::Memory& memory,
                                const Halos<T::kWidth>& halos, const TileAt& tile,
                                Ring<T::kStages>& ring, Ring<T::kHalos>& buffer) {
     const HaloShape& shape = halos.shape;
-    const bool is_line = shape.group[2] > 0;
-    const int of_line = shape.box[2], of_group = is_line ? 8 : of_line;
-    const int taps = int(halos.c.taps()), first = int(threadIdx.x) / 128 * 2;
+    const int of_line = shape.box[2], of_group = shape.group[2] > 0 ? 8 : of_line;
+    const int taps = int(halos.c.taps());
+    const int filters = int(threadIdx.x) / 128 * 64 * T::kRowBytes;
     int patch[2], row[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        patch[i] = (first + i) / shape.blocks;
-        const int own = first + i - patch[i] * shape.blocks;
-        row[i] = patch[i] * shape.rows + shape.offset_of(own, 2) +
-                 (shape.offset_of(own, 0) * shape.box[1] + shape.offset_of(own, 1)) * of_line;
+        patch[i] = i / shape.blocks;
+        row[i] = patch[i] * shape.rows +
+                 i % shape.blocks * (shape.second[0] * shape.box[1] * of_line + shape.second[2]);
     }
     HaloScales known{};
-    sums[0].clear(), sums[1].clear();
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+#pragma unroll
+        for (int j = 0; j < 64; ++j) sums[i][j] = 0.0f;
+    const auto pin_all = [&] {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) pin(sums[i]);
+    };
 #pragma unroll 1
     for (int interval = tile.first; interval < tile.last; ++interval) {
         memory.ready[buffer.stage].wait(buffer.parity);
         const auto& found = memory.known[buffer.stage];
-        known = {{found.scale[patch[0]], found.scale[patch[1]]}, max(known.marks, found.marks)};
-        const uint64_t a =
+#pragma unroll
+        for (int i = 0; i < 2; ++i) known.of_block[i] = found.scale[patch[i]];
+        known.marks = max(known.marks, found.marks);
+        const uint64_t pixels =
             tile_descriptor<T::kRowBytes>(memory.halo[buffer.stage], of_group * T::kRowBytes);
         const auto moved = [](uint64_t descriptor, int units) {  // its upper word stays
             return (descriptor & ~uint64_t(0xFFFFFFFF)) | (uint32_t(descriptor) + uint32_t(units));
@@ -158,26 +166,26 @@ OPWELD_FN HaloScales sum_halos(Sums<T::kTileN, kPiece> (&sums)[2], typename T::M
         for (int tap = 0; tap < taps; ++tap) {
             const int of_tap = memory.tap_row[tap];
             memory.full[ring.stage].wait(ring.parity);
-            const uint64_t b = tile_descriptor<T::kRowBytes>(memory.stage[ring.stage].b);
-            pin(sums[0].value[0]), pin(sums[1].value[0]);
+            const uint64_t weights =
+                tile_descriptor<T::kRowBytes>(memory.stage[ring.stage].b + filters);
+            pin_all();
             wgmma_fence();
 #pragma unroll
             for (int step = 0; step < T::kWidth / 16; ++step) {
 #pragma unroll
                 for (int i = 0; i < 2; ++i)
-                    wgmma(Type<half>(), sums[i].value[0],
-                          moved(a, (row[i] + of_tap) * (T::kRowBytes / 16) + 2 * step),
-                          moved(b, 2 * step), 1);
+                    wgmma(Type<half>(), sums[i], moved(weights, 2 * step),
+                          moved(pixels, (row[i] + of_tap) * (T::kRowBytes / 16) + 2 * step), 1);
             }
             wgmma_commit();
             wgmma_wait<1>();
-            pin(sums[0].value[0]), pin(sums[1].value[0]);
+            pin_all();
             if (tap > 0 && threadIdx.x % 128 == 0) memory.empty[before].arrive();
             before = ring.stage;
             ring.advance();
         }
         wgmma_wait<0>();
-        pin(sums[0].value[0]), pin(sums[1].value[0]);
+        pin_all();
         if (threadIdx.x % 128 == 0) memory.empty[before].arrive();
         __syncwarp();  // all lanes have read what is known
         if (threadIdx.x % 32 == 0) memory.taken[buffer.stage].arrive();
@@ -209,7 +217,7 @@ static __global__ void __launch_bounds__(T::kThreads, T::kResident)
         Ring<T::kHalos> buffer;
         for (int index = int(blockIdx.x), odd = 0; index < grid.count(); index += int(gridDim.x)) {
             const TileAt tile(grid, index);
-            Sums<T::kTileN, T::kTileN> sums[2];
+            float sums[2][64];
             const auto known = sum_halos<T>(sums, memory, halos, tile, ring, buffer);
             give_halos<T>(sums, memory, halos, tile, memory.filter_scale[odd], known, sink);
             odd ^= 1;

@@ -45,19 +45,14 @@ PHASE_COLUMNS = (2, 4, 8)
 
 
 class Blocks(Enum):
-    """How the 64 output pixels of a block lie, and the blocks of a patch: lines along the last axis
-    in a row or below each other, or squares of 8 by 8, two side by side, of four the others below
-    them or behind them along the first of three axes. Names are those of conv/halo.cuh.
+    """How the 128 output pixels of a block lie, and the blocks of a patch: a line along the last
+    axis, or a column of lines of 8; of two the other behind it or beside it, or the next along the
+    first of three axes. Names are those of conv/halo.cuh.
     """
 
     LINE = "kLine"
-    LINES = "kLines"
-    SQUARES = "kSquares"
-    DEEP_SQUARES = "kDeepSquares"
-
-    @property
-    def squares(self) -> bool:
-        return self in (Blocks.SQUARES, Blocks.DEEP_SQUARES)
+    COLUMNS = "kColumns"
+    DEEP_COLUMNS = "kDeepColumns"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +64,8 @@ class Halo:
 
     def patch(self, block: int) -> tuple[int, int, int]:
         """Output pixels along three axes, of blocks of so many."""
-        sizes = [1, 8, block // 8] if self.blocks.squares else [1, 1, block]
-        across = 1 if self.blocks is Blocks.LINES else 2
-        down = {Blocks.LINE: 2, Blocks.DEEP_SQUARES: 0}.get(self.blocks, 1)
-        for axis, count in ((across, 1), (down, 2)):
-            sizes[axis] *= 2 if self.count > count else 1
+        sizes = [1, 1, block] if self.blocks is Blocks.LINE else [1, block // 8, 8]
+        sizes[0 if self.blocks is Blocks.DEEP_COLUMNS else 2] *= self.count
         deep, high, wide = sizes
         return deep, high, wide
 
@@ -82,10 +74,9 @@ class Halo:
 
 
 _BLOCKS = {
-    Blocks.LINE: "times 64 pixels of a line",
-    Blocks.LINES: "lines of 64 pixels",
-    Blocks.SQUARES: "squares of 8 by 8 pixels",
-    Blocks.DEEP_SQUARES: "squares of 8 by 8 pixels behind each other",
+    Blocks.LINE: "times 128 pixels of a line",
+    Blocks.COLUMNS: "times 16 lines of 8 pixels",
+    Blocks.DEEP_COLUMNS: "times 16 lines of 8 pixels behind each other",
 }
 
 

@@ -85,10 +85,10 @@ def estimate_unpacked(made: Convolution, columns: int, moved_us: float, sizes: S
 
 # --- by halos ---
 
-# Of a tile of halo.cuh: output pixels, those of a block, bytes of its halos by its columns, taps,
-# pixels of a copy along an axis.
-_TILE, _BLOCK = 256, 64
-_HALO_BYTES, _MOST_TAPS, _MOST_BOX = {64: 52 * 1024, 128: 60 * 1024}, 512, 256
+# Of a tile of halo.cuh: output pixels, those of a block, bytes of its halos, taps, pixels of a copy
+# along an axis.
+_TILE, _BLOCK = 256, 128
+_HALO_BYTES, _MOST_TAPS, _MOST_BOX = 60 * 1024, 512, 256
 # Microseconds of a tile of so many columns, of a tap of 64 channels and of its end, where two tiles
 # share a multiprocessor half of what both take (H200, 2026-11-30, from twelve convolutions:
 # benchmarks/results/halo-variants-nvidia-h200.log).
@@ -117,7 +117,7 @@ def by_halos(made: Convolution, mode: Mode, tile_us: float, sizes: Sizes = ()) -
     if not _has_halos(made, mode):
         return None
     widths = (32,) if number_at(made.windows.channels) <= 32 else (64, 32)
-    halos = [Halo(*each) for each in product(Blocks, (1, 2, 4))]
+    halos = [Halo(*each) for each in product(Blocks, (1, 2))]
     found = (_made_by(made, *each, sizes) for each in product(COLUMNS, widths, halos))
     best = min(filter(None, found), key=lambda each: (each.us, each.tiles), default=None)
     if best is None or best.us >= tile_us / _ROWS * number_at(made.windows.rows, sizes):
@@ -154,7 +154,7 @@ def _made_by(
     )
     patches = _TILE // _BLOCK // halo.count
     rows = _rows(made, halo)
-    if rows is None or rows * patches > _HALO_BYTES[columns] // (2 * width):
+    if rows is None or rows * patches > _HALO_BYTES // (2 * width):
         return None
     ones = (1,) * (3 - len(kernel))
     counts = [ceil(n / p) for n, p in zip((*ones, *out), halo.patch(_BLOCK), strict=True)]

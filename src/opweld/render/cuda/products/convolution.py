@@ -106,9 +106,9 @@ def _form_pieces(convolving: Convolving) -> set[str]:
         return {"DepthwiseForm", tiles}
     if convolving.unpacked:
         return {"OneTapTiles", f"wgmma_tf32_{convolving.columns}"}
-    narrow = {"wgmma_half_64_typed"} if convolving.columns == 64 else set[str]()
     if convolving.halo:
-        return {"HaloTiles", *(narrow or {"wgmma_half_128"})}
+        return {"HaloTiles"}
+    narrow = {"wgmma_half_64_typed"} if convolving.columns == 64 else set[str]()
     tiles = "JoinedTiles" if convolving.rows else "WindowTiles"
     grouped = {"GroupTiles"} if convolving.groups[0] > 1 else set[str]()
     return {tiles, MODES[convolving.mode], *narrow, *grouped}
