@@ -184,15 +184,18 @@ BROKEN = {
     "halos that are not there yet": ("memory.ready[buffer.stage].wait(buffer.parity);", ""),
     "halos that are read still": ("memory.taken[buffer.stage].wait(buffer.parity);", ""),
     "filters that are not there": ("memory.full[ring.stage].wait(ring.parity);", ""),
-    "scales of the tile before": ("memory.filter_scale[odd][i] =", "memory.filter_scale[0][i] ="),
+    "scales of the tile before": ("memory.filter_scale[slot][i] =", "memory.filter_scale[0][i] ="),
     "the scale of another image": ("__ldg(halos.scales + image)", "__ldg(halos.scales)"),
     "values that do not fit": ("int known = fits ? 0 : kDoesNotFit;", "int known = 0;"),
     "marks of the first pixel alone": ("end = band_at(last);", "end = band_at(first);"),
     "digits that nobody misses": ("known |= kLosesDigits;", "{}"),
     "values that vanish": ("fabsf(v.x[i]) < kLeast;", "false;"),
     "pixels of the next line": ("return exists ? min(c.out[2] - at[2], 8) : 0;", "return 8;"),
-    "another block's pixels": ("halos, tile, part / 2, part % 2,", "halos, tile, 0, part % 2,"),
-    "the other half's pixels": ("half * 8 + pixel / 8", "pixel / 8"),
+    "the other block's pixels": (
+        "block_of(part, pixel), group, row)",
+        "1 - block_of(part, pixel), group, row)",
+    ),
+    "the first strip's pixels": ("const int group = before + pixel", "const int group = pixel"),
     "the scales of other filters": (
         "const float* const own = scales + warp * 16;",
         "const float* const own = scales;",
@@ -200,38 +203,55 @@ BROKEN = {
 }
 
 
-def require_all(**options: Any) -> None:
+OF_PATCHES = ("return patch < c.batches ? patch : -1;",)
+
+
+def require_all(form: Form, **options: Any) -> None:
     """What breaks where something of the kernel does."""
     options |= {"lanes": 1, "multiprocessors": 1}
-    require(plain(2, 72, (9, 20), 22, taps=2, padding=2, dilation=2), COLUMNS, **options)
-    require(plain(1, 136, (17, 20), 70), COLUMNS, **options)
+    require(plain(2, 72, (9, 20), 22, taps=2, padding=2, dilation=2), form, **options)
+    require(plain(1, 136, (17, 20), 70), form, **options)
     images = plain(2, 16, (9, 9), 22)
     x, weight = images.operands
     scale = np.float32([1.0, 2.0**20])[:, None, None, None]
-    found, _ = convolve(x * scale, weight, images.how, form=COLUMNS, **options)
+    found, _ = convolve(x * scale, weight, images.how, form=form, **options)
     require_of_11_bits(found / scale, x, weight, images.how)
     odd = plain(1, 16, (24, 16), 20)  # three patches
     x, weight = odd.operands
     x[0, 3, 12, 12] *= np.float32(2.0**20)
-    found, _ = convolve(x, weight, odd.how, form=COLUMNS, **options)
+    found, _ = convolve(x, weight, odd.how, form=form, **options)
     require_as_exact(found, x, weight, odd.how)
     for largest in (1.0, 2.0**40):
         what = plain(1, 136, (16, 24), 20)
         x, weight = what.operands
         x[:, 64:] *= np.float32(2.0**-20)
         x[0, :, 4, 4] *= np.float32(largest)
-        found, _ = convolve(x, weight, what.how, form=COLUMNS, **options)
+        found, _ = convolve(x, weight, what.how, form=form, **options)
         require_near_behind(8, found, what, x, weight)
 
 
-def test_a_kernel_that_is_not_broken() -> None:
-    require_all(source=text(COLUMNS, (1,)))
+@pytest.mark.parametrize("name", FORMS)
+def test_a_kernel_that_is_not_broken(name: str) -> None:
+    if FORMS[name].space == 2:
+        require_all(FORMS[name], source=text(FORMS[name], (1,)))
+
+
+@pytest.mark.parametrize("columns", [64, 128])
+def test_tiles_of_filters_that_are_loaded_ahead(columns: int) -> None:
+    """Of few channels, so that halos of several tiles fit."""
+    for blocks in ("kLine, 1", "kColumns, 1"):
+        form = Form("Halo", columns=columns, blocks=blocks, width=32)
+        sizes = (300,) if blocks == "kLine, 1" else (20, 30)
+        require(plain(1, 24, sizes, 330), form, multiprocessors=1)
 
 
 @pytest.mark.parametrize("fault", BROKEN.values(), ids=BROKEN)
-def test_a_broken_kernel_is_noticed(fault: tuple[str, str]) -> None:
+@pytest.mark.parametrize("form", [COLUMNS, FORMS["one column"]], ids=["pairs", "one by one"])
+def test_a_broken_kernel_is_noticed(form: Form, fault: tuple[str, str]) -> None:
     before, after = fault
-    source = text(COLUMNS, (1,))
+    source = text(form, (1,))
     assert before in source
+    if form is COLUMNS and before in OF_PATCHES:
+        pytest.skip("a tile is one patch")
     with pytest.raises((AssertionError, EmulationFault)):
-        require_all(source=source.replace(before, after))
+        require_all(form, source=source.replace(before, after))

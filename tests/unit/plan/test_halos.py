@@ -143,7 +143,8 @@ def test_the_kernel_has_the_sizes_that_the_plan_takes_it_for() -> None:
     text = Path(opweld.device.__file__).with_name("conv").joinpath("halo.cuh").read_text("utf-8")
     sizes = f"kTile = {halos._TILE}, kBlock = {halos._BLOCK};"
     taps = f"kMostTaps = {halos._MOST_TAPS};"
-    memory = f"kHaloBytes = {halos._HALO_BYTES // 1024} * 1024;"
+    narrow, wide = (halos._HALO_BYTES[columns] // 1024 for columns in (64, 128))
+    memory = f"kHaloBytes = (kResident == 2 ? {narrow} : {wide}) * 1024;"
     names = ", ".join(blocks.value for blocks in Blocks)
     for each in (sizes, taps, memory, f"enum class Blocks {{ {names} }};"):
         assert each in text

@@ -10,18 +10,24 @@ struct HaloScales {
     uint32_t marks;
 };
 
-// @HaloStrip deps: Halos, TileGrid, own_thread
-// 64 output pixels of a block of a tile, and 16 filters from `column` on.
-template <int kWidth>
+// @HaloStrip deps: HaloSize, Halos, TileGrid, own_thread
+// 64 of a tile's 256 output pixels, and 16 filters from `column` on: half of a block or, where
+// blocks are paired, a quarter of both, whose groups of eight pixels are neighbours in turns.
+template <typename T>
 struct HaloStrip {
-    const Halos<kWidth>& halos;
+    static constexpr int kOfGroup = T::kPaired ? 16 : 8;  // from eight pixels to the next
+    const Halos<T::kWidth>& halos;
     const TileAt& tile;
-    int block, half, column;
+    int part, column;
 
-    // How many pixels there are from this one of a group of eight on, and the first of them among
-    // all.
+    __device__ __forceinline__ static int block_of(int part, int pixel) {
+        return T::kPaired ? pixel / 8 % 2 : part / 2;
+    }
+    // How many pixels there are from this one on of its group, and the first of them among all.
     __device__ __forceinline__ int run_from(int pixel, int64_t* row) const {
-        const int count = halos.run_of(tile, block, half * 8 + pixel / 8, row) - pixel % 8;
+        const int before = T::kPaired ? part * 4 : part % 2 * 8;
+        const int group = before + pixel / kOfGroup;
+        const int count = halos.run_of(tile, block_of(part, pixel), group, row) - pixel % 8;
         *row += pixel % 8;
         return count;
     }
@@ -39,27 +45,32 @@ struct HaloStrip {
     }
 };
 
-// @lay_out_pixels deps: own_thread
-// Lays out 64 pixels of a warp's 16 filters, from register kFirst on, times the scales of this
-// lane's two filters.
-template <int kFirst, int kPitch>
-OPWELD_FN void lay_out_pixels(const float (&sums)[64], float (&values)[16][kPitch], float upper,
-                              float lower) {
+// @lay_out_pixels deps: HaloStrip
+// Lays out strip kPart of a warp's 16 filters, times the scales of this lane's two filters by
+// block.
+template <typename T, int kPart, int kPitch>
+OPWELD_FN void lay_out_pixels(const float (&sums)[2][64], float (&values)[16][kPitch],
+                              const float (&upper)[2], const float (&lower)[2]) {
+    using Strip = HaloStrip<T>;
     const int lane = own_thread() % 32;
     __syncwarp();  // what was there has been read
 #pragma unroll
-    for (int i = 0; i < 32; i += 2) {
-        const float by = i / 2 % 2 ? lower : upper;
-        *reinterpret_cast<float2*>(&values[lane / 4 + i / 2 % 2 * 8][i / 4 * 8 + lane % 4 * 2]) =
-            make_float2(sums[kFirst + i] * by, sums[kFirst + i + 1] * by);
+    for (int pixel = 0; pixel < 64; pixel += 8) {
+        const int block = Strip::block_of(kPart, pixel);
+        const int before = T::kPaired ? kPart * 4 : kPart % 2 * 8;
+        const float* const own = &sums[block][(before + pixel / Strip::kOfGroup) * 4];
+        float* const to = &values[lane / 4][pixel + lane % 4 * 2];
+        *reinterpret_cast<float2*>(to) = make_float2(own[0] * upper[block], own[1] * upper[block]);
+        *reinterpret_cast<float2*>(to + 8 * kPitch) =
+            make_float2(own[2] * lower[block], own[3] * lower[block]);
     }
     __syncwarp();
 }
 
 // @sum_in_float32 deps: HaloStrip, value_in_window
 // A strip in float32, from the operands in memory: where halves do not do.
-template <int kWidth, int kPitch>
-OPWELD_FN void sum_in_float32(float (&values)[16][kPitch], const HaloStrip<kWidth>& strip) {
+template <typename T, int kPitch>
+OPWELD_FN void sum_in_float32(float (&values)[16][kPitch], const HaloStrip<T>& strip) {
     constexpr int kEach = 4;
     const Convolution& c = strip.halos.c;
     const int64_t taps = c.taps(), step = c.channels * taps;
@@ -94,39 +105,84 @@ OPWELD_FN void sum_in_float32(float (&values)[16][kPitch], const HaloStrip<kWidt
     __syncwarp();
 }
 
-// @give_strip deps: EpilogueStore, HaloStrip, give_run, load_vector, takes_rows
-// A strip to an epilogue that takes runs of rows: four pixels of a filter a lane, the same pixels
-// of all its filters.
-template <int kTogether, int kWidth, int kPitch, typename Epilogue>
-OPWELD_FN void give_in_runs(const float (&values)[16][kPitch], const HaloStrip<kWidth>& strip,
-                            const Epilogue& epilogue) {
-    constexpr int kEach = 4, kQuads = 64 / kEach;
+// @find_runs deps: HaloStrip, takes_rows
+// Where four neighbouring pixels of a lane go, the same of all filters: how many of them there are,
+// what an epilogue says of the first row, and whether it takes them as a run.
+template <typename Epilogue>
+struct HaloRun {
+    static constexpr int kEach = 4, kQuads = 64 / kEach;
+    uint32_t row;
+    int count;
+    bool whole;
+    decltype(std::declval<Epilogue>().row_at(uint32_t())) starts;
+};
+// Those of the four strips of a tile, together, so that they wait for each other's divisions less.
+template <typename T, typename Epilogue>
+OPWELD_FN auto find_runs(const Halos<T::kWidth>& halos, const TileAt& tile,
+                         const Epilogue& epilogue) {
+    if constexpr (takes_rows<Epilogue>) {
+        struct Runs {
+            HaloRun<Epilogue> of_part[4];
+        } runs;
+        constexpr int kEach = HaloRun<Epilogue>::kEach, kQuads = HaloRun<Epilogue>::kQuads;
+#pragma unroll
+        for (int part = 0; part < 4; ++part) {
+            auto& run = runs.of_part[part];
+            const HaloStrip<T> strip{halos, tile, part, 0};
+            int64_t begin;
+            run.count = min(strip.run_from(own_thread() % kQuads * kEach, &begin), kEach);
+            run.row = uint32_t(begin);
+            run.whole = run.count == kEach && run.row % kEach == 0;
+            run.starts = epilogue.row_at(run.whole ? run.row : uint32_t(0));
+        }
+        return runs;
+    } else {
+        return 0;
+    }
+}
+
+// @give_strip deps: EpilogueStore, HaloStrip, find_runs, give_run, load_vector, takes_rows
+// A strip to an epilogue that takes runs of rows.
+template <typename T, int kPitch, typename Epilogue>
+OPWELD_FN void give_in_runs(const float (&values)[16][kPitch], const HaloStrip<T>& strip,
+                            const HaloRun<Epilogue>& run, const Epilogue& epilogue) {
+    constexpr int kEach = HaloRun<Epilogue>::kEach, kQuads = HaloRun<Epilogue>::kQuads;
     const int lane = own_thread() % 32, pixel = lane % kQuads * kEach;
     const int filters = strip.filters();
-    int64_t begin;
-    const int count = strip.run_from(pixel, &begin);
-    const auto row = uint32_t(begin);
-    if (count >= kEach && row % kEach == 0) {
-        const auto starts = epilogue.row_at(row);
-#pragma unroll(kTogether)
-        for (int i = lane / kQuads; i < 16; i += 32 / kQuads) {
-            if (i >= filters) break;
-            give_run(epilogue, starts, uint32_t(strip.column + i),
-                     load_vector<kEach>(&values[i][pixel]).lane);
-        }
+    const auto give = [&](int i, const auto& staged) {
+        give_run(epilogue, run.starts, uint32_t(strip.column + i), staged.lane);
+    };
+    constexpr int kStep = 32 / kQuads;
+    if (run.whole && filters == 16) {
+        // No branch stands between filters, so that what is read for all of them is under way
+        // together.
+        decltype(load_vector<kEach>(&values[0][0])) staged[16 / kStep];
+#pragma unroll
+        for (int i = 0; i < 16 / kStep; ++i)
+            staged[i] = load_vector<kEach>(&values[lane / kQuads + i * kStep][pixel]);
+#pragma unroll
+        for (int i = 0; i < 16 / kStep; ++i) give(lane / kQuads + i * kStep, staged[i]);
         return;
     }
-    for (int j = 0; j < min(count, kEach); ++j) {
-        const auto starts = epilogue.row_at(row + j);
-        for (int i = lane / kQuads; i < filters; i += 32 / kQuads) {
+    if (run.whole) {
+#pragma unroll 1
+        for (int i = lane / kQuads; i < filters; i += kStep)
+            give(i, load_vector<kEach>(&values[i][pixel]));
+        return;
+    }
+#pragma unroll 1
+    for (int j = 0; j < run.count; ++j) {
+        const auto starts = epilogue.row_at(run.row + j);
+#pragma unroll 1
+        for (int i = lane / kQuads; i < filters; i += kStep) {
             const float value[1] = {values[i][pixel + j]};
             epilogue.template give<false>(starts, uint32_t(strip.column + i), value);
         }
     }
 }
 // The same to any epilogue, one by one.
-template <typename Index, int kWidth, int kPitch, typename Epilogue>
-OPWELD_FN void give_one_by_one(const float (&values)[16][kPitch], const HaloStrip<kWidth>& strip,
+template <typename Index, typename T, int kPitch, typename Epilogue>
+OPWELD_FN void give_one_by_one(const float (&values)[16][kPitch], const HaloStrip<T>& strip,
                                const Epilogue& epilogue) {
     const int filters = strip.filters();
     strip.of_each([&](int pixel, int64_t row) {
@@ -149,45 +205,56 @@ OPWELD_FN void give_one_by_one(const float (&values)[16][kPitch], const HaloStri
     });
 }
 
-// @give_halos deps: Drowned, HaloScales, HaloSize, give_strip, lay_out_pixels, pack_values, sum_in_float32
+// @give_halos deps: Drowned, HaloScales, HaloSize, find_runs, give_strip, lay_out_pixels, pack_values, sum_in_float32
 // Whether values of a strip are so small that digits are missing, of pixels that were multiplied by
-// 1 / `largest`.
-template <int kPitch>
-OPWELD_FN bool are_cancelled(const float (&values)[16][kPitch], const float* scales,
-                             float largest) {
+// 1 / `largest`, by block.
+template <typename T, int kPitch>
+OPWELD_FN bool are_cancelled(const float (&values)[16][kPitch], const HaloStrip<T>& strip,
+                             const float* scales, const float (&largest)[2]) {
     Drowned<1> cancelled;
     const int lane = own_thread() % 32;
     for (int i = 0; i < 16; ++i) {
-        cancelled.add(values[i][lane], scales[i] * largest);
-        cancelled.add(values[i][lane + 32], scales[i] * largest);
+        for (int pixel = lane; pixel < 64; pixel += 32) {
+            const int block = strip.block_of(strip.part, pixel);
+            cancelled.add(values[i][pixel], scales[i] * (block ? largest[1] : largest[0]));
+        }
     }
     return cancelled.are_many();
 }
 // A warp's part of a tile to the epilogue. `scales`: of the tile's filters.
-template <typename T, typename Epilogue>
+template <typename T, typename Runs, typename Epilogue>
 OPWELD_FN void give_halos(const float (&sums)[2][64], typename T::Memory& memory,
                           const Halos<T::kWidth>& halos, const TileAt& tile, const float* scales,
-                          const HaloScales& known, const EpilogueStore<Epilogue>& sink) {
+                          const HaloScales& known, [[maybe_unused]] const Runs& runs,
+                          const EpilogueStore<Epilogue>& sink) {
     const int warp = own_thread() / 32, lane = own_thread() % 32;
     const float* const own = scales + warp * 16;
     auto& values = memory.values[warp];
+    float upper[2], lower[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        upper[i] = own[lane / 4] * known.of_block[i];
+        lower[i] = own[lane / 4 + 8] * known.of_block[i];
+    }
 #pragma unroll 1
     for (int part = 0; part < 4; ++part) {
-        const float back = part < 2 ? known.of_block[0] : known.of_block[1];
-        const float upper = own[lane / 4] * back, lower = own[lane / 4 + 8] * back;
-        if (part == 0) lay_out_pixels<0>(sums[0], values, upper, lower);
-        else if (part == 1) lay_out_pixels<32>(sums[0], values, upper, lower);
-        else if (part == 2) lay_out_pixels<0>(sums[1], values, upper, lower);
-        else lay_out_pixels<32>(sums[1], values, upper, lower);
-        const HaloStrip<T::kWidth> strip{halos, tile, part / 2, part % 2,
-                                         tile.column * T::kTileN + warp * 16};
+        const HaloStrip<T> strip{halos, tile, part, tile.column * T::kTileN + warp * 16};
+        if (part == 0) lay_out_pixels<T, 0>(sums, values, upper, lower);
+        else if (part == 1) lay_out_pixels<T, 1>(sums, values, upper, lower);
+        else if (part == 2) lay_out_pixels<T, 2>(sums, values, upper, lower);
+        else lay_out_pixels<T, 3>(sums, values, upper, lower);
         if constexpr (takes_rows<Epilogue>) {
             if (halos.in_runs && known.marks == 0) {
-                give_in_runs<8>(values, strip, sink.epilogue);
+                const auto run = part == 0   ? runs.of_part[0]
+                                 : part == 1 ? runs.of_part[1]
+                                 : part == 2 ? runs.of_part[2]
+                                             : runs.of_part[3];
+                give_in_runs(values, strip, run, sink.epilogue);
                 continue;
             }
         }
-        if (known.marks == kDoesNotFit || (known.marks != 0 && are_cancelled(values, own, back)))
+        if (known.marks == kDoesNotFit ||
+            (known.marks != 0 && are_cancelled(values, strip, own, known.of_block)))
             sum_in_float32(values, strip);
         if (sink.narrow) give_one_by_one<uint32_t>(values, strip, sink.epilogue);
         else give_one_by_one<uint64_t>(values, strip, sink.epilogue);

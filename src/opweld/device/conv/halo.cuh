@@ -67,8 +67,10 @@ struct HaloShape {
 // memory gives, and a thread has neighbours of a line. A warpgroup multiplies 64 filters; a warp
 // loads halos, a thread filters. With 64 filters two thread blocks share a multiprocessor: one ends
 // its tile while the other multiplies.
-template <int kColumns, int kWidthOf>
+// Where blocks are `paired` their pixels are neighbours, and given together.
+template <int kColumns, int kWidthOf, bool kPairedOf>
 struct HaloSize {
+    static constexpr bool kPaired = kPairedOf;
     using Mode = Tf32;
     static constexpr int kTileM = HaloShape::kTile, kTileN = kColumns, kWidth = kWidthOf;
     static constexpr int kBlocks = 1, kResident = kColumns == 64 ? 2 : 1, kRowBytes = 2 * kWidth;
@@ -81,9 +83,9 @@ struct HaloSize {
                   "threads would wait for registers that no other has");
     static constexpr int kStages = 4 * (64 / kWidth);
     static constexpr int kMostTaps = 512;
-    // What is left of the memory for the halos of a tile in an interval.
-    static constexpr int kHalos = kResident == 2 ? 1 : 2;
-    static constexpr int kHaloBytes = 60 * 1024;
+    // What is left of the memory for the halos of a tile, in one interval or, where they fit, in
+    // several.
+    static constexpr int kMostHalos = 4, kHaloBytes = (kResident == 2 ? 58 : 120) * 1024;
     static constexpr int kMostRows = kHaloBytes / kRowBytes;
     static constexpr int kPitch = 64 + 8;  // neighbouring filters are 8 banks apart
     struct Memory {
@@ -97,13 +99,14 @@ struct HaloSize {
             uint32_t marks;
         };
         Stage stage[kStages];
-        alignas(1024) unsigned char halo[kHalos][kHaloBytes];
+        alignas(1024) unsigned char halo[kHaloBytes];
         alignas(16) float values[kSummers / 32][16]
                                 [kPitch];  // of a warp's filters, 64 pixels at a time
-        Known known[kHalos];
-        float filter_scale[2][kTileN];  // of this tile's columns and of the next one's
+        Known known[kMostHalos];
+        float filter_scale[kMostHalos + 1]
+                          [kTileN];  // of the tile that is given, and of those ahead
         uint16_t tap_row[kMostTaps];
-        Barrier full[kStages], empty[kStages], ready[kHalos], taken[kHalos];
+        Barrier full[kStages], empty[kStages], ready[kMostHalos], taken[kMostHalos];
     };
     static constexpr int kBytes = kTileMemoryBytes<Memory>;
     static_assert(kBytes <= 228 * 1024 / kResident - 1024, "more than blocks can share");
@@ -205,7 +208,20 @@ struct LiftedPixels : PixelsOf<kWidth> {
     }
 };
 
-// @Halos deps: Divisor, HaloShape, LiftedPixels, TileGrid
+// @HaloRing deps:
+// As Ring, of as many buffers as there is memory for.
+struct HaloRing {
+    int count, stage = 0;
+    uint32_t parity = 0;
+
+    __device__ __forceinline__ explicit HaloRing(int count) : count(count) {}
+    __device__ __forceinline__ void advance() {
+        if (++stage < count) return;
+        stage = 0, parity ^= 1;
+    }
+};
+
+// @Halos deps: Divisor, HaloRing, HaloShape, LiftedPixels, TileGrid
 // A convolution in patches: what its kernel is told. `scales`: of images; `filter_scales`: of
 // filters; `in_runs`: the epilogue takes runs of rows.
 template <int kWidth>
@@ -215,17 +231,23 @@ struct Halos {
     LiftedPixels<kWidth> pixels;
     const float *scales, *filter_scales;
     Divisor patches[3];
+    int buffers, buffer_bytes;  // of halos, in the shared memory of a block
     bool in_runs;
 
-    Halos(const Convolution& c, const HaloShape& shape, const LiftedPixels<kWidth>& pixels,
-          const float* scales, const float* filter_scales, bool in_runs)
+    template <typename T>
+    Halos(const T&, const Convolution& c, const HaloShape& shape,
+          const LiftedPixels<kWidth>& pixels, const float* scales, const float* filter_scales,
+          bool in_runs)
         : c(c),
           shape(shape),
           pixels(pixels),
           scales(scales),
           filter_scales(filter_scales),
           patches{shape.patches[0], shape.patches[1], shape.patches[2]},
-          in_runs(in_runs) {}
+          buffer_bytes((shape.rows * shape.patches_of_tile() * 2 * kWidth + 1023) / 1024 * 1024),
+          in_runs(in_runs) {
+        buffers = std::min(T::kHaloBytes / buffer_bytes, T::kMostHalos);
+    }
     // The first output pixel of a patch; its image, or -1 where there is none.
     __device__ __forceinline__ int first_of(int patch, int (&at)[3]) const {
 #pragma unroll

@@ -54,10 +54,10 @@ OPWELD_FN void load_halos(typename T::Memory& memory, const Halos<T::kWidth>& ha
                           const TileGrid& grid, const CUtensorMap* pixels) {
     const HaloShape& shape = halos.shape;
     const int lane = int(threadIdx.x) % 32, patches = shape.patches_of_tile();
-    Ring<T::kHalos> buffer;
+    HaloRing buffer(halos.buffers);
     buffer.parity = 1;  // the buffers are empty: the phase before the first counts as ended
     if (lane == 0) prefetch_map(pixels);
-    for (int index = int(blockIdx.x), odd = 0; index < grid.count(); index += int(gridDim.x)) {
+    for (int index = int(blockIdx.x), slot = 0; index < grid.count(); index += int(gridDim.x)) {
         const TileAt tile(grid, index);
 #pragma unroll 1
         for (int interval = tile.first; interval < tile.last; ++interval) {
@@ -78,8 +78,9 @@ OPWELD_FN void load_halos(typename T::Memory& memory, const Halos<T::kWidth>& ha
                 known.scale[i] = image >= 0 ? __ldg(halos.scales + image) : 0.0f;
                 for (int copy = 0; copy < shape.copies; ++copy) {
                     const int row = i * shape.rows + copy * shape.rows_of_copy();
-                    copy_box(memory.halo[buffer.stage] + row * T::kRowBytes, pixels, ready,
-                             interval * T::kWidth, at, image >= 0 ? image : int(halos.c.batches));
+                    copy_box(memory.halo + buffer.stage * halos.buffer_bytes + row * T::kRowBytes,
+                             pixels, ready, interval * T::kWidth, at,
+                             image >= 0 ? image : int(halos.c.batches));
                     at[2] += shape.box[2] / shape.copies;
                 }
             }
@@ -88,14 +89,14 @@ OPWELD_FN void load_halos(typename T::Memory& memory, const Halos<T::kWidth>& ha
                 const bool exists = column < int(halos.c.filters);
                 const float scale = exists ? __ldg(halos.filter_scales + column) : 0.0f;
                 marks = max(marks, __float_as_uint(scale) & kScaleMarks);
-                memory.filter_scale[odd][i] = unmarked(scale);
+                memory.filter_scale[slot][i] = unmarked(scale);
             }
             marks = __reduce_max_sync(~0u, marks);  // the greater mark tells all
             __syncwarp();
             if (lane == 0) known.marks = marks, ready.arrive();
             buffer.advance();
         }
-        odd ^= 1;
+        slot = slot == T::kMostHalos ? 0 : slot + 1;
     }
 }
 
@@ -128,7 +129,7 @@ OPWELD_FN void load_filters(typename T::Memory& memory, const Halos<T::kWidth>& 
 template <typename T>
 OPWELD_FN HaloScales sum_halos(float (&sums)[2][64], typename T::Memory& memory,
                                const Halos<T::kWidth>& halos, const TileAt& tile,
-                               Ring<T::kStages>& ring, Ring<T::kHalos>& buffer) {
+                               Ring<T::kStages>& ring, HaloRing& buffer) {
     const HaloShape& shape = halos.shape;
     const int of_line = shape.box[2], of_group = shape.group[2] > 0 ? 8 : of_line;
     const int taps = int(halos.c.taps());
@@ -156,8 +157,8 @@ OPWELD_FN HaloScales sum_halos(float (&sums)[2][64], typename T::Memory& memory,
 #pragma unroll
         for (int i = 0; i < 2; ++i) known.of_block[i] = found.scale[patch[i]];
         known.marks = max(known.marks, found.marks);
-        const uint64_t pixels =
-            tile_descriptor<T::kRowBytes>(memory.halo[buffer.stage], of_group * T::kRowBytes);
+        const uint64_t pixels = tile_descriptor<T::kRowBytes>(
+            memory.halo + buffer.stage * halos.buffer_bytes, of_group * T::kRowBytes);
         const auto moved = [](uint64_t descriptor, int units) {  // its upper word stays
             return (descriptor & ~uint64_t(0xFFFFFFFF)) | (uint32_t(descriptor) + uint32_t(units));
         };
@@ -205,7 +206,7 @@ static __global__ void __launch_bounds__(T::kThreads, T::kResident)
     auto& memory = tile_memory<typename T::Memory>();
     for (int i = int(threadIdx.x); i < halos.c.taps(); i += T::kThreads)
         memory.tap_row[i] = uint16_t(halos.shape.row_of(halos.c, i));
-    if (threadIdx.x < T::kHalos) {
+    if (threadIdx.x < T::kMostHalos) {
         memory.ready[threadIdx.x].init(2);  // the copies are told of, and what is known
         memory.taken[threadIdx.x].init(T::kSummers / 32);
     }
@@ -214,13 +215,14 @@ static __global__ void __launch_bounds__(T::kThreads, T::kResident)
         setmaxnreg<T::kSumRegisters, true>();
         griddepcontrol_wait();
         Ring<T::kStages> ring;
-        Ring<T::kHalos> buffer;
-        for (int index = int(blockIdx.x), odd = 0; index < grid.count(); index += int(gridDim.x)) {
+        HaloRing buffer(halos.buffers);
+        for (int index = int(blockIdx.x), slot = 0; index < grid.count(); index += int(gridDim.x)) {
             const TileAt tile(grid, index);
+            const auto runs = find_runs<T>(halos, tile, sink.epilogue);  // halos are under way
             float sums[2][64];
             const auto known = sum_halos<T>(sums, memory, halos, tile, ring, buffer);
-            give_halos<T>(sums, memory, halos, tile, memory.filter_scale[odd], known, sink);
-            odd ^= 1;
+            give_halos<T>(sums, memory, halos, tile, memory.filter_scale[slot], known, runs, sink);
+            slot = slot == T::kMostHalos ? 0 : slot + 1;
         }
     } else {
         setmaxnreg<T::kLoadRegisters, false>();
@@ -236,7 +238,7 @@ static __global__ void __launch_bounds__(T::kThreads, T::kResident)
 // channels, and patches of kBlocks blocks, of whose halos those of a tile fit T::kMostRows.
 template <int kColumns, int kWidth, Blocks kKind, int kBlocks>
 struct HaloTiles : ConvolutionForm {
-    using T = HaloSize<kColumns, kWidth>;
+    using T = HaloSize<kColumns, kWidth, kKind == Blocks::kColumns && kBlocks == 2>;
     struct Call {
         int64_t intervals;
         half* packed;
@@ -293,7 +295,7 @@ struct HaloTiles : ConvolutionForm {
         if (error) return error;
         const int columns = int((c.filters + kColumns - 1) / kColumns);
         const auto grid = TileGrid::of(int(shape.tiles(c)), columns, 1, 1, int(call.intervals));
-        const Halos<kWidth> halos(c, shape, pixels, call.scales, call.filters.scale,
+        const Halos<kWidth> halos(T(), c, shape, pixels, call.scales, call.filters.scale,
                                   sink.narrow && takes_runs(sink.epilogue));
         static OnEachDevice together;
         return launch_clusters<T>(together, grid.count(), halo_kernel<T, Epilogue>, stream, halos,

@@ -85,15 +85,17 @@ def estimate_unpacked(made: Convolution, columns: int, moved_us: float, sizes: S
 
 # --- by halos ---
 
-# Of a tile of halo.cuh: output pixels, those of a block, bytes of its halos, taps, pixels of a copy
-# along an axis.
+# Of a tile of halo.cuh: output pixels, those of a block, bytes of its halos by its columns, taps,
+# pixels of a copy along an axis.
 _TILE, _BLOCK = 256, 128
-_HALO_BYTES, _MOST_TAPS, _MOST_BOX = 60 * 1024, 512, 256
+_HALO_BYTES, _MOST_TAPS, _MOST_BOX = {64: 58 * 1024, 128: 120 * 1024}, 512, 256
 # Microseconds of a tile of so many columns, of a tap of 64 channels and of its end, where two tiles
 # share a multiprocessor half of what both take (H200, 2026-11-30, from twelve convolutions:
 # benchmarks/results/halo-variants-nvidia-h200.log).
-_TAP_US, _HALO_END_US = {64: 0.50, 128: 0.76}, {64: 4.0, 128: 6.5}
+_TAP_US, _HALO_END_US = {64: 0.37, 128: 0.74}, {64: 4.1, 128: 4.0}
 _AT_ONCE = {64: 2, 128: 1}
+# What an interval of wide tiles waits for its halo where there is memory for no other one.
+_SINGLE_US = 1.0
 _MULTIPROCESSORS = 132
 
 
@@ -117,7 +119,8 @@ def by_halos(made: Convolution, mode: Mode, tile_us: float, sizes: Sizes = ()) -
     if not _has_halos(made, mode):
         return None
     widths = (32,) if number_at(made.windows.channels) <= 32 else (64, 32)
-    halos = [Halo(*each) for each in product(Blocks, (1, 2))]
+    # of two beside each other longer lines are written
+    halos = [Halo(*each) for each in product(Blocks, (2, 1))]
     found = (_made_by(made, *each, sizes) for each in product(COLUMNS, widths, halos))
     best = min(filter(None, found), key=lambda each: (each.us, each.tiles), default=None)
     if best is None or best.us >= tile_us / _ROWS * number_at(made.windows.rows, sizes):
@@ -154,7 +157,8 @@ def _made_by(
     )
     patches = _TILE // _BLOCK // halo.count
     rows = _rows(made, halo)
-    if rows is None or rows * patches > _HALO_BYTES // (2 * width):
+    buffers = 0 if rows is None else _HALO_BYTES[columns] // (rows * patches * 2 * width)
+    if buffers == 0:
         return None
     ones = (1,) * (3 - len(kernel))
     counts = [ceil(n / p) for n, p in zip((*ones, *out), halo.patch(_BLOCK), strict=True)]
@@ -163,6 +167,8 @@ def _made_by(
     wave = _MULTIPROCESSORS * _AT_ONCE[columns]
     intervals = ceil(number_at(windows.channels) / width) * width / INTERVAL
     tile_us = intervals * prod(kernel) * _TAP_US[columns] + _HALO_END_US[columns]
+    if buffers == 1 and _AT_ONCE[columns] == 1:
+        tile_us += ceil(number_at(windows.channels) / width) * _SINGLE_US
     return ByHalos(columns, width, halo, tiles, ceil(tiles / wave) * wave * tile_us)
 
 
