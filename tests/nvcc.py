@@ -53,7 +53,9 @@ def build_cuda(text: str, folder: Path) -> ctypes.CDLL:
     source.write_text(text)
     major, minor = torch.cuda.get_device_capability()
     arch = "sm_90a" if (major, minor) == (9, 0) else f"sm_{major}{minor}"
-    command = ["nvcc", "-shared", "-Xcompiler", "-fPIC", "-O3", "-std=c++17"]
+    # not unique: a second library of the same text has what it found out once of its own kernels
+    own = "-fPIC,-fno-gnu-unique"
+    command = ["nvcc", "-shared", "-Xcompiler", own, "-O3", "-std=c++17"]
     command += ["--expt-relaxed-constexpr"]  # as PyTorch has it
     command += [f"-arch={arch}", "-o", str(shared), str(source)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)

@@ -184,7 +184,10 @@ BROKEN = {
     "halos that are not there yet": ("memory.ready[buffer.stage].wait(buffer.parity);", ""),
     "halos that are read still": ("memory.taken[buffer.stage].wait(buffer.parity);", ""),
     "filters that are not there": ("memory.full[ring.stage].wait(ring.parity);", ""),
-    "scales of the tile before": ("memory.filter_scale[slot][i] =", "memory.filter_scale[0][i] ="),
+    "scales of the tile before": (
+        "if (interval == tile.first) known.of_filter",
+        "if (tile.column == 0) known.of_filter",
+    ),
     "the scale of another image": ("__ldg(halos.scales + image)", "__ldg(halos.scales)"),
     "values that do not fit": ("int known = fits ? 0 : kDoesNotFit;", "int known = 0;"),
     "marks of the first pixel alone": ("end = band_at(last);", "end = band_at(first);"),
@@ -197,8 +200,8 @@ BROKEN = {
     ),
     "the first strip's pixels": ("const int group = before + pixel", "const int group = pixel"),
     "the scales of other filters": (
-        "const float* const own = scales + warp * 16;",
-        "const float* const own = scales;",
+        "found.of_filter[filter + 8 * i]",
+        "found.of_filter[filter]",
     ),
 }
 

@@ -4,9 +4,10 @@
 namespace op {
 
 // @HaloScales deps:
-// What is known of the sums of blocks of pixels: what they are to be multiplied by, and marks.
+// What is known of sums: what they are to be multiplied by, of a block of pixels and of this lane's
+// two filters, and marks.
 struct HaloScales {
-    float of_block[2];
+    float of_block[2], of_filter[2];
     uint32_t marks;
 };
 
@@ -206,35 +207,36 @@ OPWELD_FN void give_one_by_one(const float (&values)[16][kPitch], const HaloStri
 }
 
 // @give_halos deps: Drowned, HaloScales, HaloSize, find_runs, give_strip, lay_out_pixels, pack_values, sum_in_float32
-// Whether values of a strip are so small that digits are missing, of pixels that were multiplied by
-// 1 / `largest`, by block.
+// Whether values of a strip are so small that digits are missing, by their scales.
 template <typename T, int kPitch>
 OPWELD_FN bool are_cancelled(const float (&values)[16][kPitch], const HaloStrip<T>& strip,
-                             const float* scales, const float (&largest)[2]) {
+                             const HaloScales& known) {
     Drowned<1> cancelled;
     const int lane = own_thread() % 32;
     for (int i = 0; i < 16; ++i) {
+        const float own = i < 8 ? known.of_filter[0] : known.of_filter[1];
+        const float of_filter = __shfl_sync(~0u, own, i % 8 * 4);
         for (int pixel = lane; pixel < 64; pixel += 32) {
             const int block = strip.block_of(strip.part, pixel);
-            cancelled.add(values[i][pixel], scales[i] * (block ? largest[1] : largest[0]));
+            cancelled.add(values[i][pixel],
+                          of_filter * (block ? known.of_block[1] : known.of_block[0]));
         }
     }
     return cancelled.are_many();
 }
-// A warp's part of a tile to the epilogue. `scales`: of the tile's filters.
+// A warp's part of a tile to the epilogue.
 template <typename T, typename Runs, typename Epilogue>
 OPWELD_FN void give_halos(const float (&sums)[2][64], typename T::Memory& memory,
-                          const Halos<T::kWidth>& halos, const TileAt& tile, const float* scales,
+                          const Halos<T::kWidth>& halos, const TileAt& tile,
                           const HaloScales& known, [[maybe_unused]] const Runs& runs,
                           const EpilogueStore<Epilogue>& sink) {
-    const int warp = own_thread() / 32, lane = own_thread() % 32;
-    const float* const own = scales + warp * 16;
+    const int warp = own_thread() / 32;
     auto& values = memory.values[warp];
     float upper[2], lower[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-        upper[i] = own[lane / 4] * known.of_block[i];
-        lower[i] = own[lane / 4 + 8] * known.of_block[i];
+        upper[i] = known.of_filter[0] * known.of_block[i];
+        lower[i] = known.of_filter[1] * known.of_block[i];
     }
 #pragma unroll 1
     for (int part = 0; part < 4; ++part) {
@@ -253,8 +255,7 @@ OPWELD_FN void give_halos(const float (&sums)[2][64], typename T::Memory& memory
                 continue;
             }
         }
-        if (known.marks == kDoesNotFit ||
-            (known.marks != 0 && are_cancelled(values, strip, own, known.of_block)))
+        if (known.marks == kDoesNotFit || (known.marks != 0 && are_cancelled(values, strip, known)))
             sum_in_float32(values, strip);
         if (sink.narrow) give_one_by_one<uint32_t>(values, strip, sink.epilogue);
         else give_one_by_one<uint64_t>(values, strip, sink.epilogue);

@@ -92,19 +92,17 @@ struct HaloSize {
         struct Stage {
             alignas(1024) unsigned char b[kTileN * kRowBytes];
         };
-        // What is known of the halos of an interval: marks, and what sums of a patch are to be
-        // multiplied by.
+        // What is known of the halos of an interval: what sums of a patch and, in a tile's first
+        // one, those of a filter are to be multiplied by; marks of both.
         struct alignas(16) Known {
-            float scale[2];
+            float of_patch[2], of_filter[kTileN];
             uint32_t marks;
         };
         Stage stage[kStages];
         alignas(1024) unsigned char halo[kHaloBytes];
-        alignas(16) float values[kSummers / 32][16]
-                                [kPitch];  // of a warp's filters, 64 pixels at a time
+        // Of a warp's filters, 64 pixels at a time.
+        alignas(16) float values[kSummers / 32][16][kPitch];
         Known known[kMostHalos];
-        float filter_scale[kMostHalos + 1]
-                          [kTileN];  // of the tile that is given, and of those ahead
         uint16_t tap_row[kMostTaps];
         Barrier full[kStages], empty[kStages], ready[kMostHalos], taken[kMostHalos];
     };

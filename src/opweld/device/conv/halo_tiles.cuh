@@ -57,7 +57,7 @@ OPWELD_FN void load_halos(typename T::Memory& memory, const Halos<T::kWidth>& ha
     HaloRing buffer(halos.buffers);
     buffer.parity = 1;  // the buffers are empty: the phase before the first counts as ended
     if (lane == 0) prefetch_map(pixels);
-    for (int index = int(blockIdx.x), slot = 0; index < grid.count(); index += int(gridDim.x)) {
+    for (int index = int(blockIdx.x); index < grid.count(); index += int(gridDim.x)) {
         const TileAt tile(grid, index);
 #pragma unroll 1
         for (int interval = tile.first; interval < tile.last; ++interval) {
@@ -75,7 +75,7 @@ OPWELD_FN void load_halos(typename T::Memory& memory, const Halos<T::kWidth>& ha
                 for (int axis = 0; axis < 3; ++axis) at[axis] -= halos.c.padding[axis];
                 if (image >= 0) marks = max(marks, halos.marks_of(image, at, interval, lane));
                 if (lane != 0) continue;
-                known.scale[i] = image >= 0 ? __ldg(halos.scales + image) : 0.0f;
+                known.of_patch[i] = image >= 0 ? __ldg(halos.scales + image) : 0.0f;
                 for (int copy = 0; copy < shape.copies; ++copy) {
                     const int row = i * shape.rows + copy * shape.rows_of_copy();
                     copy_box(memory.halo + buffer.stage * halos.buffer_bytes + row * T::kRowBytes,
@@ -89,14 +89,13 @@ OPWELD_FN void load_halos(typename T::Memory& memory, const Halos<T::kWidth>& ha
                 const bool exists = column < int(halos.c.filters);
                 const float scale = exists ? __ldg(halos.filter_scales + column) : 0.0f;
                 marks = max(marks, __float_as_uint(scale) & kScaleMarks);
-                memory.filter_scale[slot][i] = unmarked(scale);
+                known.of_filter[i] = unmarked(scale);
             }
             marks = __reduce_max_sync(~0u, marks);  // the greater mark tells all
-            __syncwarp();
-            if (lane == 0) known.marks = marks, ready.arrive();
+            if (lane == 0) known.marks = marks;
+            ready.arrive();  // each lane says so itself of what it has written
             buffer.advance();
         }
-        slot = slot == T::kMostHalos ? 0 : slot + 1;
     }
 }
 
@@ -133,7 +132,8 @@ OPWELD_FN HaloScales sum_halos(float (&sums)[2][64], typename T::Memory& memory,
     const HaloShape& shape = halos.shape;
     const int of_line = shape.box[2], of_group = shape.group[2] > 0 ? 8 : of_line;
     const int taps = int(halos.c.taps());
-    const int filters = int(threadIdx.x) / 128 * 64 * T::kRowBytes;
+    const int warp = int(threadIdx.x) / 32, filter = warp * 16 + int(threadIdx.x) % 32 / 4;
+    const int filters = warp / 4 * 64 * T::kRowBytes;
     int patch[2], row[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -155,7 +155,10 @@ OPWELD_FN HaloScales sum_halos(float (&sums)[2][64], typename T::Memory& memory,
         memory.ready[buffer.stage].wait(buffer.parity);
         const auto& found = memory.known[buffer.stage];
 #pragma unroll
-        for (int i = 0; i < 2; ++i) known.of_block[i] = found.scale[patch[i]];
+        for (int i = 0; i < 2; ++i) {
+            known.of_block[i] = found.of_patch[patch[i]];
+            if (interval == tile.first) known.of_filter[i] = found.of_filter[filter + 8 * i];
+        }
         known.marks = max(known.marks, found.marks);
         const uint64_t pixels = tile_descriptor<T::kRowBytes>(
             memory.halo + buffer.stage * halos.buffer_bytes, of_group * T::kRowBytes);
@@ -207,7 +210,7 @@ static __global__ void __launch_bounds__(T::kThreads, T::kResident)
     for (int i = int(threadIdx.x); i < halos.c.taps(); i += T::kThreads)
         memory.tap_row[i] = uint16_t(halos.shape.row_of(halos.c, i));
     if (threadIdx.x < T::kMostHalos) {
-        memory.ready[threadIdx.x].init(2);  // the copies are told of, and what is known
+        memory.ready[threadIdx.x].init(1 + 32);  // the copies are told of, and what is known
         memory.taken[threadIdx.x].init(T::kSummers / 32);
     }
     make_stages<T>();
@@ -216,13 +219,12 @@ static __global__ void __launch_bounds__(T::kThreads, T::kResident)
         griddepcontrol_wait();
         Ring<T::kStages> ring;
         HaloRing buffer(halos.buffers);
-        for (int index = int(blockIdx.x), slot = 0; index < grid.count(); index += int(gridDim.x)) {
+        for (int index = int(blockIdx.x); index < grid.count(); index += int(gridDim.x)) {
             const TileAt tile(grid, index);
             const auto runs = find_runs<T>(halos, tile, sink.epilogue);  // halos are under way
             float sums[2][64];
             const auto known = sum_halos<T>(sums, memory, halos, tile, ring, buffer);
-            give_halos<T>(sums, memory, halos, tile, memory.filter_scale[slot], known, runs, sink);
-            slot = slot == T::kMostHalos ? 0 : slot + 1;
+            give_halos<T>(sums, memory, halos, tile, known, runs, sink);
         }
     } else {
         setmaxnreg<T::kLoadRegisters, false>();
