@@ -131,15 +131,23 @@ class Maker:
         return self.arena.call(operands, attrs)
 
 
+# A square of a square, and so on, has more factors than anyone would wait for.
+_MOST_FACTORS = 64
+
+
 def _factors(x: Node) -> tuple[list[Node], int]:
-    """What a product is made of, and its sign."""
-    if x.op is Op.NEG:
-        factors, sign = _factors(x.inputs[0])
-        return factors, -sign
-    if x.op is not Op.MUL:
-        return [x], 1
-    (left, one), (right, other) = (_factors(each) for each in x.inputs)
-    return [*left, *right], one * other
+    """What a product is made of, and its sign. Of very many factors some stay together."""
+    left, factors, sign = [x], list[Node](), 1
+    while left:
+        node = left.pop()
+        if node.op is Op.NEG:
+            left.append(node.inputs[0])
+            sign = -sign
+        elif node.op is Op.MUL and len(left) + len(factors) + 1 < _MOST_FACTORS:
+            left.extend(reversed(node.inputs))
+        else:
+            factors.append(node)
+    return factors, sign
 
 
 def _is_same(x: Node, shape: tuple[Size, ...], axes: tuple[int, ...]) -> bool:
