@@ -181,7 +181,7 @@ OPWELD_FN void give_in_runs(const float (&values)[16][kPitch], const HaloStrip<T
         }
     }
 }
-// The same to any epilogue, one by one.
+// A strip to any epilogue, one by one.
 template <typename Index, typename T, int kPitch, typename Epilogue>
 OPWELD_FN void give_one_by_one(const float (&values)[16][kPitch], const HaloStrip<T>& strip,
                                const Epilogue& epilogue) {

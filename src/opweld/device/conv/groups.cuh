@@ -7,7 +7,6 @@ namespace op {
 // @TapsOfGroups deps: AllTaps
 // As AllTaps, of groups of `seen` channels and `filters`, `joined` of which are a product.
 struct TapsOfGroups : AllTaps {
-    static constexpr bool kGrouped = true;
     int seen, filters, joined;
 
     TapsOfGroups(const Convolution& c, int groups, int joined)
@@ -31,6 +30,43 @@ struct TapsOfGroups : AllTaps {
     }
 };
 
+// @sum_groups_in_float32 deps: TapsOfGroups, sum_windows_in_float32
+// A warp's sums of intervals of k in float32, of columns next to each other that may see other
+// channels.
+template <int kWidth, int kTileN, int kPiece>
+OPWELD_FN void sum_windows_in_float32(Sums<kTileN, kPiece>& sums, const Convolution& c,
+                                      const TapsOfGroups& taps_of, const Taps& first, int,
+                                      int intervals, const Corner<int> (&corners)[2], int column) {
+    const int64_t channels = taps_of.channels(c), left = c.filters - column;
+    const int before = taps_of.first_interval(column, first.of_channels) * kWidth;
+    sums.clear();
+#pragma unroll
+    for (int i = 0; i < kTileN / 2; ++i) {
+        const int row = i / 2 % 2, beside = i / 4 * 8 + i % 2;
+        Taps taps = first;
+#pragma unroll 1
+        for (int interval = 0; interval < intervals && beside < left; ++interval) {
+            int at[3];
+#pragma unroll
+            for (int axis = 0; axis < 3; ++axis)
+                at[axis] = corners[row].at[axis] + taps.at[axis] * c.dilation[axis];
+            const int begin = taps.interval * kWidth;
+            const int end = int(min(channels, int64_t(begin + kWidth)));
+            float some = 0.0f;
+#pragma unroll 1
+            for (int channel = begin; channel < end; ++channel) {
+                const int64_t place =
+                    taps_of.place_in_filter(c, 0, column + beside, channel, taps.tap);
+                if (place < 0) continue;  // another group's
+                const float value = taps_of.pixel(c, corners[row].image, at, before + channel);
+                some = fmaf(value, taps_of.filter(c, column + beside)[place], some);
+            }
+            sums.value[i * 2 / kPiece][i % (kPiece / 2)] += some;
+            taps.advance(c.kernel);
+        }
+    }
+}
+
 // @GroupEpilogue deps:
 // Hands the elements of one group's product of so many columns, from column `first` of the whole
 // result on, to its epilogue.
@@ -47,7 +83,7 @@ struct GroupEpilogue {
     }
 };
 
-// @GroupTiles deps: GroupEpilogue, TapsOfGroups, WindowTiles
+// @GroupTiles deps: GroupEpilogue, TapsOfGroups, WindowTiles, sum_groups_in_float32
 // A convolution in kGroups by the tiles of Form, a WindowTiles, kJoined groups a product: their
 // channels are whole intervals and their filters whole tiles, or they are all groups.
 template <typename Form, int kGroups, int kJoined>

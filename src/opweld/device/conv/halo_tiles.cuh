@@ -3,19 +3,13 @@
 
 namespace op {
 
-// @make_halo_map deps: Convolution, HaloShape, swizzle_of, tensor_map_header
+// @make_halo_map deps: Convolution, HaloShape, swizzle_of, tensor_map_encoder
 // The map of packed pixels of `pitch` values, `width` of which are a row of a halo's box.
 static int make_halo_map(CUtensorMap* map, const half* packed, int64_t pitch, const Convolution& c,
                          const HaloShape& shape, int width) {
-    static PFN_cuTensorMapEncodeTiled_v12000 encode = nullptr;
-    if (!encode) {
-        void* found = nullptr;
-        cudaDriverEntryPointQueryResult result;
-        const cudaError_t error = cudaGetDriverEntryPointByVersion(
-            "cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result);
-        if (error != cudaSuccess || !found) return cudaErrorNotSupported;
-        encode = reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(found);
-    }
+    static const auto encode =
+        tensor_map_encoder<PFN_cuTensorMapEncodeTiled_v12000>("cuTensorMapEncodeTiled");
+    if (!encode) return cudaErrorNotSupported;
     // From the innermost axis on: channels, the axes of space, images.
     cuuint64_t sizes[5] = {cuuint64_t(pitch)}, strides[4];
     cuuint32_t box[5] = {cuuint32_t(width)};

@@ -34,20 +34,14 @@ OPWELD_FN void copy_windows(void* to, const CUtensorMap* map, const Barrier& bar
     }
 }
 
-// @make_window_map deps: Convolution, PackedOperands, swizzle_of, tensor_map_header
+// @make_window_map deps: Convolution, PackedOperands, swizzle_of, tensor_map_encoder
 // The map of packed pixels, `from.row` values each, `width` of which are a row of a box.
 template <int kSpace>
 static int make_window_map(CUtensorMap* map, const PackedOperand& from, const Convolution& c,
                            int box_rows, int width) {
-    static PFN_cuTensorMapEncodeIm2col_v12000 encode = nullptr;
-    if (!encode) {
-        void* found = nullptr;
-        cudaDriverEntryPointQueryResult result;
-        const cudaError_t error = cudaGetDriverEntryPointByVersion(
-            "cuTensorMapEncodeIm2col", &found, 12000, cudaEnableDefault, &result);
-        if (error != cudaSuccess || !found) return cudaErrorNotSupported;
-        encode = reinterpret_cast<PFN_cuTensorMapEncodeIm2col_v12000>(found);
-    }
+    static const auto encode =
+        tensor_map_encoder<PFN_cuTensorMapEncodeIm2col_v12000>("cuTensorMapEncodeIm2col");
+    if (!encode) return cudaErrorNotSupported;
     // From the innermost axis on: channels, the axes of space, images.
     cuuint64_t sizes[kSpace + 2] = {cuuint64_t(from.depth)}, strides[kSpace + 1];
     cuuint32_t steps[kSpace + 2] = {1};
@@ -211,7 +205,6 @@ struct PixelScales {
 using TapCounts = int[3];  // along each axis
 struct AllTaps {
     static constexpr int kOfFilter = 1;  // columns
-    static constexpr bool kGrouped = false;
     // The channels of a product, and the first interval of those of a column.
     __host__ __device__ __forceinline__ int64_t channels(const Convolution& c) const {
         return c.channels;
@@ -290,43 +283,7 @@ OPWELD_FN void sum_windows_in_float32(Sums<kTileN, kPiece>& sums, const Convolut
     }
 }
 
-// @sum_groups_in_float32 deps: Corner, Sums, Taps
-// The same where columns next to each other may see other channels.
-template <int kWidth, typename TapsOf, int kTileN, int kPiece>
-OPWELD_FN void sum_groups_in_float32(Sums<kTileN, kPiece>& sums, const Convolution& c,
-                                     const TapsOf& taps_of, const Taps& first, int intervals,
-                                     const Corner<int> (&corners)[2], int column) {
-    const int64_t channels = taps_of.channels(c), left = c.filters - column;
-    const int before = taps_of.first_interval(column, first.of_channels) * kWidth;
-    sums.clear();
-#pragma unroll
-    for (int i = 0; i < kTileN / 2; ++i) {
-        const int row = i / 2 % 2, beside = i / 4 * 8 + i % 2;
-        Taps taps = first;
-#pragma unroll 1
-        for (int interval = 0; interval < intervals && beside < left; ++interval) {
-            int at[3];
-#pragma unroll
-            for (int axis = 0; axis < 3; ++axis)
-                at[axis] = corners[row].at[axis] + taps.at[axis] * c.dilation[axis];
-            const int begin = taps.interval * kWidth;
-            const int end = int(min(channels, int64_t(begin + kWidth)));
-            float some = 0.0f;
-#pragma unroll 1
-            for (int channel = begin; channel < end; ++channel) {
-                const int64_t place =
-                    taps_of.place_in_filter(c, 0, column + beside, channel, taps.tap);
-                if (place < 0) continue;  // another group's
-                const float value = taps_of.pixel(c, corners[row].image, at, before + channel);
-                some = fmaf(value, taps_of.filter(c, column + beside)[place], some);
-            }
-            sums.value[i * 2 / kPiece][i % (kPiece / 2)] += some;
-            taps.advance(c.kernel);
-        }
-    }
-}
-
-// @WindowLoader deps: AllTaps, PackedOperands, PixelScales, Tiles, TileScales, Ring, cluster, copy_tile, copy_windows, make_tensor_map, make_window_map, sum_groups_in_float32, sum_windows_in_float32, prefetch_map, tile_at
+// @WindowLoader deps: AllTaps, PackedOperands, PixelScales, Tiles, TileScales, Ring, cluster, copy_tile, copy_windows, make_tensor_map, make_window_map, sum_windows_in_float32, prefetch_map, tile_at
 // Loads tiles of windows and of packed filters, as PackedLoader does those of two matrices, of
 // intervals of kWidth channels.
 template <int kSpace, typename TapsOf, int kWidth>
@@ -382,11 +339,7 @@ struct WindowLoader {
         const Corner<int> corners[2] = {corner(row + lane / 4), corner(row + lane / 4 + 8)};
         const Taps taps(taps_of.kernel(c, tile.batch), of_channels, tile.first);
         const int own = int(column) + lane % 4 * 2, intervals = tile.last - tile.first;
-        if constexpr (TapsOf::kGrouped)
-            sum_groups_in_float32<kWidth>(sums, c, taps_of, taps, intervals, corners, own);
-        else
-            sum_windows_in_float32<kWidth>(sums, c, taps_of, taps, tile.batch, intervals, corners,
-                                           own);
+        sum_windows_in_float32<kWidth>(sums, c, taps_of, taps, tile.batch, intervals, corners, own);
     }
     template <typename T>
     __device__ __forceinline__ void fill(typename T::Memory& memory, const TileGrid& grid,

@@ -10,18 +10,23 @@ static CUtensorMapSwizzle swizzle_of(int width) {
                          : CU_TENSOR_MAP_SWIZZLE_32B;
 }
 
-// @make_tensor_map deps: PackedOperands, swizzle_of, tensor_map_header
+// @tensor_map_encoder deps: tensor_map_header
+// The function of the driver of this name, which makes tensor maps; null where it has none.
+template <typename Encode>
+static Encode tensor_map_encoder(const char* name) {
+    void* found = nullptr;
+    cudaDriverEntryPointQueryResult result;
+    const cudaError_t error =
+        cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result);
+    return error == cudaSuccess ? reinterpret_cast<Encode>(found) : nullptr;
+}
+
+// @make_tensor_map deps: PackedOperands, swizzle_of, tensor_map_encoder
 // The map of an operand: boxes of `box_rows` rows of `width` values, swizzled.
 static int make_tensor_map(CUtensorMap* map, const PackedOperand& from, int box_rows, int width) {
-    static PFN_cuTensorMapEncodeTiled_v12000 encode = nullptr;
-    if (!encode) {
-        void* found = nullptr;
-        cudaDriverEntryPointQueryResult result;
-        const cudaError_t error = cudaGetDriverEntryPointByVersion(
-            "cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result);
-        if (error != cudaSuccess || !found) return cudaErrorNotSupported;
-        encode = reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(found);
-    }
+    static const auto encode =
+        tensor_map_encoder<PFN_cuTensorMapEncodeTiled_v12000>("cuTensorMapEncodeTiled");
+    if (!encode) return cudaErrorNotSupported;
     const cuuint64_t sizes[3] = {cuuint64_t(from.depth), cuuint64_t(from.rows),
                                  cuuint64_t(from.batches)};
     const int64_t batch = from.batches > 1 ? from.batch : from.row;

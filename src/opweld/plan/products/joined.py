@@ -11,7 +11,7 @@ from math import gcd
 from ...ir.expr import product as product_of
 from ...ir.kernels.convolution import COLUMNS, INTERVAL, WIDTHS, Convolution, has_mask
 from ...ir.kernels.product import PARTS, Mode
-from ...ir.plan import number_at
+from ...ir.plan import ConvolutionSchedule, number_at
 from .tap_by_tap import why_not_taps
 
 # What packing 64 joined channels of an output pixel costs, beside multiplying them with 64 filters:
@@ -140,6 +140,12 @@ class JoinedGroups:
     width: int
     intervals: int
     us: float
+
+    def schedule(self, mode: Mode, lanes: int) -> ConvolutionSchedule:
+        """Of an epilogue that takes so many neighbours at once."""
+        return ConvolutionSchedule(
+            mode, self.columns, lanes, width=self.width, joined_groups=self.groups
+        )
 
 
 def joined_groups(made: Convolution, mode: Mode) -> JoinedGroups:

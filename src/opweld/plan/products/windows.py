@@ -251,10 +251,7 @@ def schedule_of(
     if is_unpacked(made, mode):
         return schedule_unpacked(made, mode, lanes)
     if made.groups > 1:
-        found = joined_groups(made, mode)
-        return ConvolutionSchedule(
-            mode, found.columns, lanes, width=found.width, joined_groups=found.groups
-        )
+        return joined_groups(made, mode).schedule(mode, lanes)
     phases = 1
     if made.transposed:
         phases = phase_columns(made, channels_first, partial(_tiles, made, mode))
