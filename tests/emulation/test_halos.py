@@ -155,6 +155,20 @@ def test_what_is_not_finite_stays_in_its_sums() -> None:
         np.testing.assert_array_equal(each(found), each(expected))
 
 
+@pytest.mark.parametrize("name", ["columns", "one column"])
+def test_what_does_not_fit_beside_what_loses_digits(name: str) -> None:
+    """A band of pixels has both marks."""
+    what = plain(1, 16, (24, 16), 20)
+    x, weight = what.operands
+    x[0, :, 12:16] *= np.float32(2.0**-22)
+    x[0, 3, 12, 12] *= np.float32(2.0**42)
+    found, _ = convolve(x, weight, what.how, form=FORMS[name])
+    right = convolve(x, weight, what.how, form=CHAIN)[0]
+    np.testing.assert_allclose(found, right, rtol=4e-3, atol=4e-3 * np.abs(x[0, 3, 12, 12]))
+    far = np.s_[:, 16:]
+    assert np.abs(found[far] - right[far]).max() <= 4e-3 * np.abs(right[far]).max()
+
+
 def test_zeros_and_subnormal_numbers() -> None:
     what = plain(1, 16, (9, 20), 20)
     x, weight = what.operands

@@ -255,7 +255,7 @@ OPWELD_FN void give_halos(const float (&sums)[2][64], typename T::Memory& memory
                 continue;
             }
         }
-        if (known.marks == kDoesNotFit || (known.marks != 0 && are_cancelled(values, strip, known)))
+        if (known.marks >= kDoesNotFit || (known.marks != 0 && are_cancelled(values, strip, known)))
             sum_in_float32(values, strip);
         if (sink.narrow) give_one_by_one<uint32_t>(values, strip, sink.epilogue);
         else give_one_by_one<uint64_t>(values, strip, sink.epilogue);
