@@ -224,10 +224,11 @@ class Mean(Two):
     [
         (Mean(), "sm_90a", 2),
         (Mean(), "cpu", 0),
-        (Mean(groups=4), "sm_90a", 0),  # which have kernels of their own in cuDNN
+        (Mean(groups=4), "sm_90a", 2),
+        (Mean(groups=4), "sm_80", 0),  # which have kernels of their own in cuDNN
         (Two(), "sm_90a", 2),  # the kernel behind them moves the result
     ],
-    ids=["chain", "cpu", "groups", "returned"],
+    ids=["chain", "cpu", "groups", "groups of the library", "returned"],
 )
 def test_what_is_moved(module: nn.Module, target: str, moved: int) -> None:
     original = Original("two.py", __name__, type(module).__name__, None)
