@@ -194,13 +194,14 @@ def _run(command: Sequence[str], timeout_s: float, multiprocessors: int) -> None
 
 @cache
 def build(cu_text: str) -> Path:
-    """The program of a text, compiled once per content.
+    """The program of a text, compiled once per content, and of the runtime that it is linked with.
 
     Raises:
         RuntimeError: with the compiler's messages.
     """
     text = translate(cu_text)
-    program = _folder() / _digest(text, *_headers(), *_FLAGS, *_CHECKS)
+    linked = map(str, runtime())
+    program = _folder() / _digest(text, *_headers(), *_FLAGS, *_CHECKS, *linked)
     if not program.exists():
         source = program.with_suffix(f".{os.getpid()}.cpp")
         source.write_text(text)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.plan.convolving import TF32, conv, one, planned, tail_of
+from tests.unit.plan.convolving import TF32, conv, one, planned, refusal, tail_of
 from tests.unit.plan.plans import BATCH, Make
 
 from opweld.ir.kernels.convolution import Convolution, Convolving
@@ -48,6 +49,12 @@ def test_as_many_are_joined_as_fill_a_tile() -> None:
     assert joined_groups(made(2048, 2048, 32), Mode.TF32).groups == 1
 
 
+def test_wide_tiles_where_a_group_has_as_many_filters() -> None:
+    """One of 128 takes less than two of 64, which read the same pixels."""
+    found = joined_groups(made(256, 512, 4), Mode.TF32)
+    assert (found.groups, found.columns, found.width) == (1, 128, 64)
+
+
 def test_from_the_plan_to_the_text() -> None:
     m = Make()
     y = conv(m, m.x("x", BATCH, 256, 28, 28), 256, (3, 3), groups=32, padding=1)
@@ -62,8 +69,8 @@ def test_from_the_plan_to_the_text() -> None:
     assert {"GroupTiles", "WindowTiles"} <= convolution_pieces(kernel)
 
 
-def test_the_library_makes_what_has_little_to_multiply() -> None:
-    """Of one pixel, say, where filters are packed for nothing."""
+def test_under_autocast_they_stay_the_librarys() -> None:
     m = Make()
-    y = conv(m, m.x("x", 1, 64, 1, 1), 64, (1, 1), groups=2)
-    assert planned(y, conditions=TF32).groups
+    y = conv(m, m.x("x", BATCH, 64, 28, 28), 64, (3, 3), groups=2)
+    reason = refusal(y, conditions=replace(TF32, autocast=True))
+    assert "autocast casts its operands" in reason

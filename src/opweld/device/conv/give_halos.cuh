@@ -11,11 +11,11 @@ struct HaloScales {
     uint32_t marks;
 };
 
-// @HaloStrip deps: HaloSize, Halos, TileGrid, own_thread
+// @HaloSubtile deps: HaloSize, Halos, TileGrid, own_thread
 // 64 of a tile's 256 output pixels, and 16 filters from `column` on: half of a block or, where
 // blocks are paired, a quarter of both, whose groups of eight pixels are neighbours in turns.
 template <typename T>
-struct HaloStrip {
+struct HaloSubtile {
     static constexpr int kOfGroup = T::kPaired ? 16 : 8;  // from eight pixels to the next
     const Halos<T::kWidth>& halos;
     const TileAt& tile;
@@ -46,20 +46,20 @@ struct HaloStrip {
     }
 };
 
-// @lay_out_pixels deps: HaloStrip
-// Lays out strip kPart of a warp's 16 filters, times the scales of this lane's two filters by
+// @lay_out_pixels deps: HaloSubtile
+// Lays out subtile kPart of a warp's 16 filters, times the scales of this lane's two filters by
 // block.
 template <typename T, int kPart, int kPitch>
 OPWELD_FN void lay_out_pixels(const float (&sums)[2][64], float (&values)[16][kPitch],
                               const float (&upper)[2], const float (&lower)[2]) {
-    using Strip = HaloStrip<T>;
+    using Subtile = HaloSubtile<T>;
     const int lane = own_thread() % 32;
     __syncwarp();  // what was there has been read
 #pragma unroll
     for (int pixel = 0; pixel < 64; pixel += 8) {
-        const int block = Strip::block_of(kPart, pixel);
+        const int block = Subtile::block_of(kPart, pixel);
         const int before = T::kPaired ? kPart * 4 : kPart % 2 * 8;
-        const float* const own = &sums[block][(before + pixel / Strip::kOfGroup) * 4];
+        const float* const own = &sums[block][(before + pixel / Subtile::kOfGroup) * 4];
         float* const to = &values[lane / 4][pixel + lane % 4 * 2];
         *reinterpret_cast<float2*>(to) = make_float2(own[0] * upper[block], own[1] * upper[block]);
         *reinterpret_cast<float2*>(to + 8 * kPitch) =
@@ -68,16 +68,16 @@ OPWELD_FN void lay_out_pixels(const float (&sums)[2][64], float (&values)[16][kP
     __syncwarp();
 }
 
-// @sum_in_float32 deps: HaloStrip, value_in_window
-// A strip in float32, from the operands in memory: where halves do not do.
+// @sum_in_float32 deps: HaloSubtile, value_in_window
+// A subtile in float32, from the operands in memory: where halves do not do.
 template <typename T, int kPitch>
-OPWELD_FN void sum_in_float32(float (&values)[16][kPitch], const HaloStrip<T>& strip) {
+OPWELD_FN void sum_in_float32(float (&values)[16][kPitch], const HaloSubtile<T>& subtile) {
     constexpr int kEach = 4;
-    const Convolution& c = strip.halos.c;
+    const Convolution& c = subtile.halos.c;
     const int64_t taps = c.taps(), step = c.channels * taps;
-    const int filters = strip.filters();
+    const int filters = subtile.filters();
     __syncwarp();
-    strip.of_each([&](int pixel, int64_t row) {
+    subtile.of_each([&](int pixel, int64_t row) {
         const Corner<int64_t> corner(c, row);
 #pragma unroll 1
         for (int first = 0; first < filters; first += kEach) {
@@ -89,7 +89,7 @@ OPWELD_FN void sum_in_float32(float (&values)[16][kPitch], const HaloStrip<T>& s
                 for (int64_t channel = 0; channel < c.channels; ++channel) {
                     const float value = value_in_window(c, c.kernel, corner, channel, tap);
                     const float* const weight = static_cast<const float*>(c.weight) +
-                                                (strip.column + first) * step + channel * taps +
+                                                (subtile.column + first) * step + channel * taps +
                                                 tap;
 #pragma unroll
                     for (int i = 0; i < kEach; ++i) {
@@ -106,7 +106,7 @@ OPWELD_FN void sum_in_float32(float (&values)[16][kPitch], const HaloStrip<T>& s
     __syncwarp();
 }
 
-// @find_runs deps: HaloStrip, takes_rows
+// @find_runs deps: HaloSubtile, takes_rows
 // Where four neighbouring pixels of a lane go, the same of all filters: how many of them there are,
 // what an epilogue says of the first row, and whether it takes them as a run.
 template <typename Epilogue>
@@ -117,7 +117,8 @@ struct HaloRun {
     bool whole;
     decltype(std::declval<Epilogue>().row_at(uint32_t())) starts;
 };
-// Those of the four strips of a tile, together, so that they wait for each other's divisions less.
+// Those of the four subtiles of a tile, together, so that they wait for each other's divisions
+// less.
 template <typename T, typename Epilogue>
 OPWELD_FN auto find_runs(const Halos<T::kWidth>& halos, const TileAt& tile,
                          const Epilogue& epilogue) {
@@ -129,9 +130,9 @@ OPWELD_FN auto find_runs(const Halos<T::kWidth>& halos, const TileAt& tile,
 #pragma unroll
         for (int part = 0; part < 4; ++part) {
             auto& run = runs.of_part[part];
-            const HaloStrip<T> strip{halos, tile, part, 0};
+            const HaloSubtile<T> subtile{halos, tile, part, 0};
             int64_t begin;
-            run.count = min(strip.run_from(own_thread() % kQuads * kEach, &begin), kEach);
+            run.count = min(subtile.run_from(own_thread() % kQuads * kEach, &begin), kEach);
             run.row = uint32_t(begin);
             run.whole = run.count == kEach && run.row % kEach == 0;
             run.starts = epilogue.row_at(run.whole ? run.row : uint32_t(0));
@@ -142,16 +143,16 @@ OPWELD_FN auto find_runs(const Halos<T::kWidth>& halos, const TileAt& tile,
     }
 }
 
-// @give_strip deps: EpilogueStore, HaloStrip, find_runs, give_run, load_vector, takes_rows
-// A strip to an epilogue that takes runs of rows.
+// @give_subtile deps: EpilogueStore, HaloSubtile, find_runs, give_run, load_vector, takes_rows
+// A subtile to an epilogue that takes runs of rows.
 template <typename T, int kPitch, typename Epilogue>
-OPWELD_FN void give_in_runs(const float (&values)[16][kPitch], const HaloStrip<T>& strip,
+OPWELD_FN void give_in_runs(const float (&values)[16][kPitch], const HaloSubtile<T>& subtile,
                             const HaloRun<Epilogue>& run, const Epilogue& epilogue) {
     constexpr int kEach = HaloRun<Epilogue>::kEach, kQuads = HaloRun<Epilogue>::kQuads;
     const int lane = own_thread() % 32, pixel = lane % kQuads * kEach;
-    const int filters = strip.filters();
+    const int filters = subtile.filters();
     const auto give = [&](int i, const auto& staged) {
-        give_run(epilogue, run.starts, uint32_t(strip.column + i), staged.lane);
+        give_run(epilogue, run.starts, uint32_t(subtile.column + i), staged.lane);
     };
     constexpr int kStep = 32 / kQuads;
     if (run.whole && filters == 16) {
@@ -177,21 +178,21 @@ OPWELD_FN void give_in_runs(const float (&values)[16][kPitch], const HaloStrip<T
 #pragma unroll 1
         for (int i = lane / kQuads; i < filters; i += kStep) {
             const float value[1] = {values[i][pixel + j]};
-            epilogue.template give<false>(starts, uint32_t(strip.column + i), value);
+            epilogue.template give<false>(starts, uint32_t(subtile.column + i), value);
         }
     }
 }
-// A strip to any epilogue, one by one.
+// A subtile to any epilogue, one by one.
 template <typename Index, typename T, int kPitch, typename Epilogue>
-OPWELD_FN void give_one_by_one(const float (&values)[16][kPitch], const HaloStrip<T>& strip,
+OPWELD_FN void give_one_by_one(const float (&values)[16][kPitch], const HaloSubtile<T>& subtile,
                                const Epilogue& epilogue) {
-    const int filters = strip.filters();
-    strip.of_each([&](int pixel, int64_t row) {
+    const int filters = subtile.filters();
+    subtile.of_each([&](int pixel, int64_t row) {
         const auto give_all = [&](const auto& give) {
 #pragma unroll 1
             for (int i = 0; i < filters; ++i) {
                 const float value[1] = {values[i][pixel]};
-                give(Index(strip.column + i), value);
+                give(Index(subtile.column + i), value);
             }
         };
         if constexpr (takes_rows<Epilogue>) {
@@ -200,16 +201,16 @@ OPWELD_FN void give_one_by_one(const float (&values)[16][kPitch], const HaloStri
                 epilogue.template give<false>(starts, column, value);
             });
         } else {
-            const Index first = Index(row) * Index(strip.halos.c.filters);
+            const Index first = Index(row) * Index(subtile.halos.c.filters);
             give_all([&](Index column, const auto& value) { epilogue(first + column, value); });
         }
     });
 }
 
-// @give_halos deps: Drowned, HaloScales, HaloSize, find_runs, give_strip, lay_out_pixels, pack_values, sum_in_float32
-// Whether values of a strip are so small that digits are missing, by their scales.
+// @give_halos deps: Drowned, HaloScales, HaloSize, find_runs, give_subtile, lay_out_pixels, pack_values, sum_in_float32
+// Whether values of a subtile are so small that digits are missing, by their scales.
 template <typename T, int kPitch>
-OPWELD_FN bool are_cancelled(const float (&values)[16][kPitch], const HaloStrip<T>& strip,
+OPWELD_FN bool are_cancelled(const float (&values)[16][kPitch], const HaloSubtile<T>& subtile,
                              const HaloScales& known) {
     Drowned<1> cancelled;
     const int lane = own_thread() % 32;
@@ -217,7 +218,7 @@ OPWELD_FN bool are_cancelled(const float (&values)[16][kPitch], const HaloStrip<
         const float own = i < 8 ? known.of_filter[0] : known.of_filter[1];
         const float of_filter = __shfl_sync(~0u, own, i % 8 * 4);
         for (int pixel = lane; pixel < 64; pixel += 32) {
-            const int block = strip.block_of(strip.part, pixel);
+            const int block = subtile.block_of(subtile.part, pixel);
             cancelled.add(values[i][pixel],
                           of_filter * (block ? known.of_block[1] : known.of_block[0]));
         }
@@ -240,7 +241,7 @@ OPWELD_FN void give_halos(const float (&sums)[2][64], typename T::Memory& memory
     }
 #pragma unroll 1
     for (int part = 0; part < 4; ++part) {
-        const HaloStrip<T> strip{halos, tile, part, tile.column * T::kTileN + warp * 16};
+        const HaloSubtile<T> subtile{halos, tile, part, tile.column * T::kTileN + warp * 16};
         if (part == 0) lay_out_pixels<T, 0>(sums, values, upper, lower);
         else if (part == 1) lay_out_pixels<T, 1>(sums, values, upper, lower);
         else if (part == 2) lay_out_pixels<T, 2>(sums, values, upper, lower);
@@ -251,14 +252,15 @@ OPWELD_FN void give_halos(const float (&sums)[2][64], typename T::Memory& memory
                                  : part == 1 ? runs.of_part[1]
                                  : part == 2 ? runs.of_part[2]
                                              : runs.of_part[3];
-                give_in_runs(values, strip, run, sink.epilogue);
+                give_in_runs(values, subtile, run, sink.epilogue);
                 continue;
             }
         }
-        if (known.marks >= kDoesNotFit || (known.marks != 0 && are_cancelled(values, strip, known)))
-            sum_in_float32(values, strip);
-        if (sink.narrow) give_one_by_one<uint32_t>(values, strip, sink.epilogue);
-        else give_one_by_one<uint64_t>(values, strip, sink.epilogue);
+        if (known.marks >= kDoesNotFit ||
+            (known.marks != 0 && are_cancelled(values, subtile, known)))
+            sum_in_float32(values, subtile);
+        if (sink.narrow) give_one_by_one<uint32_t>(values, subtile, sink.epilogue);
+        else give_one_by_one<uint64_t>(values, subtile, sink.epilogue);
     }
 }
 

@@ -74,12 +74,12 @@ struct HaloSize {
     using Mode = Tf32;
     static constexpr int kTileM = HaloShape::kTile, kTileN = kColumns, kWidth = kWidthOf;
     static constexpr int kBlocks = 1, kResident = kColumns == 64 ? 2 : 1, kRowBytes = 2 * kWidth;
-    static constexpr int kWarpgroups = kColumns / 64, kSummers = 128 * kWarpgroups;
-    static constexpr int kThreads = kSummers + 128, kReleases = kWarpgroups;
+    static constexpr int kWarpgroups = kColumns / 64, kConsumers = 128 * kWarpgroups;
+    static constexpr int kThreads = kConsumers + 128, kReleases = kWarpgroups;
     // All of a block's registers are given out when it starts, as many to each thread.
     static constexpr int kRegisters = 65536 / kResident / kThreads / 8 * 8;
     static constexpr int kSumRegisters = kResident == 2 ? 208 : 232, kLoadRegisters = 40;
-    static_assert(kSummers * kSumRegisters + 128 * kLoadRegisters <= kThreads * kRegisters,
+    static_assert(kConsumers * kSumRegisters + 128 * kLoadRegisters <= kThreads * kRegisters,
                   "threads would wait for registers that no other has");
     static constexpr int kStages = 4 * (64 / kWidth);
     static constexpr int kMostTaps = 512;
@@ -101,7 +101,7 @@ struct HaloSize {
         Stage stage[kStages];
         alignas(1024) unsigned char halo[kHaloBytes];
         // Of a warp's filters, 64 pixels at a time.
-        alignas(16) float values[kSummers / 32][16][kPitch];
+        alignas(16) float values[kConsumers / 32][16][kPitch];
         Known known[kMostHalos];
         uint16_t tap_row[kMostTaps];
         Barrier full[kStages], empty[kStages], ready[kMostHalos], taken[kMostHalos];
@@ -150,28 +150,36 @@ struct LiftedPixels : PixelsOf<kWidth> {
         Four v[kOwnRows];
         if (whole) fetch_spots<true>(v, this->source, this->x, spot, this->spots, this->packets);
         else fetch_spots<false>(v, this->source, this->x, spot, this->spots, this->packets);
-        const uint32_t own = __reduce_max_sync(~0u, sample(spot.batch));
-        if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = own;
+        const uint32_t sampled = sample(spot.batch);  // under way with them
         const bool across = lies_across(this->x);
         if (across) tile.lay_out(v);
-        __syncthreads();
+        const uint32_t most = largest_of_block(sampled, of_warp);
         if (across) tile.pick_up(v);
-        uint32_t most = 0;
-#pragma unroll
-        for (int i = 0; i < 8; ++i) most = max(most, of_warp[i]);
         const float largest = __uint_as_float(most);
         const int up = most == 0 ? kUp : lift(exponent_of(largest)) - (14 - kUp);
+        const int known = is_in_range(largest) ? 0 : kDoesNotFit;
+        const int of_thread = max(known, put(v, power_of_two(up), spot, packed));
+        __syncthreads();  // of_warp has been read
+        const uint32_t of_block = largest_of_block(uint32_t(of_thread), of_warp);
+        if (threadIdx.x) return;
+        marks[place_of(spot.batch, spot.interval, spot.row)] = of_block;
+        if (spot.interval == 0 && spot.row == 0) scales[spot.batch] = power_of_two(-up);
+    }
+    // Packs values times `scale`; gives what is known of them. Lost digits are counted where any
+    // value is small enough to have lost some.
+    __device__ __forceinline__ int put(Four (&v)[kOwnRows], float scale, const SpotOf<kWidth>& spot,
+                                       half* packed) const {
         uint32_t top = 0, bottom = ~0u;  // bits of absolute values, twice, and less 1 but for zeros
 #pragma unroll
         for (int i = 0; i < kOwnRows; ++i) {
-            v[i] = scaled(v[i], power_of_two(up));
+            v[i] = scaled(v[i], scale);
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
                 const uint32_t bits = __float_as_uint(v[i].x[j]) << 1;
                 top = max(top, bits), bottom = min(bottom, bits - 1);
             }
         }
-        const bool fits = is_in_range(largest) && top < __float_as_uint(0x1p15f) << 1;
+        const bool fits = top < __float_as_uint(0x1p15f) << 1;
         int known = fits ? 0 : kDoesNotFit;
         const bool asks =
             __any_sync(~0u, bottom < (__float_as_uint(kLeastKept<1>) << 1) - 1 || !fits);
@@ -189,15 +197,18 @@ struct LiftedPixels : PixelsOf<kWidth> {
                 *reinterpret_cast<uint2*>(to + spot.k) = *reinterpret_cast<const uint2*>(pair);
             }
         }
-        __syncthreads();                                       // of_warp has been read
-        known = int(__reduce_max_sync(~0u, unsigned(known)));  // the greater mark tells all
-        if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = unsigned(known);
+        return known;
+    }
+    // Of what each thread has, through memory for each of eight warps.
+    __device__ __forceinline__ static uint32_t largest_of_block(uint32_t own,
+                                                                uint32_t (&of_warp)[8]) {
+        own = __reduce_max_sync(~0u, own);
+        if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = own;
         __syncthreads();
-        if (threadIdx.x) return;
-        uint32_t of_block = 0;
-        for (int i = 0; i < 8; ++i) of_block = max(of_block, of_warp[i]);
-        marks[place_of(spot.batch, spot.interval, spot.row)] = of_block;
-        if (spot.interval == 0 && spot.row == 0) scales[spot.batch] = power_of_two(-up);
+        uint32_t most = 0;
+#pragma unroll
+        for (int i = 0; i < 8; ++i) most = max(most, of_warp[i]);
+        return most;
     }
     // Where the marks of a pixel's band are.
     __host__ __device__ int64_t place_of(int64_t image, int64_t interval, int64_t pixel) const {
@@ -232,9 +243,8 @@ struct Halos {
     int buffers, buffer_bytes;  // of halos, in the shared memory of a block
     bool in_runs;
 
-    template <typename T>
-    Halos(const T&, const Convolution& c, const HaloShape& shape,
-          const LiftedPixels<kWidth>& pixels, const float* scales, const float* filter_scales,
+    Halos(const Convolution& c, const HaloShape& shape, const LiftedPixels<kWidth>& pixels,
+          const float* scales, const float* filter_scales, int halo_bytes, int most_buffers,
           bool in_runs)
         : c(c),
           shape(shape),
@@ -244,7 +254,7 @@ struct Halos {
           patches{shape.patches[0], shape.patches[1], shape.patches[2]},
           buffer_bytes((shape.rows * shape.patches_of_tile() * 2 * kWidth + 1023) / 1024 * 1024),
           in_runs(in_runs) {
-        buffers = std::min(T::kHaloBytes / buffer_bytes, T::kMostHalos);
+        buffers = std::min(halo_bytes / buffer_bytes, most_buffers);
     }
     // The first output pixel of a patch; its image, or -1 where there is none.
     __device__ __forceinline__ int first_of(int patch, int (&at)[3]) const {

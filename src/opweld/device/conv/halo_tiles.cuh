@@ -205,10 +205,10 @@ static __global__ void __launch_bounds__(T::kThreads, T::kResident)
         memory.tap_row[i] = uint16_t(halos.shape.row_of(halos.c, i));
     if (threadIdx.x < T::kMostHalos) {
         memory.ready[threadIdx.x].init(1 + 32);  // the copies are told of, and what is known
-        memory.taken[threadIdx.x].init(T::kSummers / 32);
+        memory.taken[threadIdx.x].init(T::kConsumers / 32);
     }
     make_stages<T>();
-    if (threadIdx.x < T::kSummers) {
+    if (threadIdx.x < T::kConsumers) {
         setmaxnreg<T::kSumRegisters, true>();
         griddepcontrol_wait();
         Ring<T::kStages> ring;
@@ -223,8 +223,8 @@ static __global__ void __launch_bounds__(T::kThreads, T::kResident)
     } else {
         setmaxnreg<T::kLoadRegisters, false>();
         griddepcontrol_wait();
-        if (threadIdx.x == T::kSummers) load_filters<T>(memory, halos, grid, &filters);
-        if (threadIdx.x / 32 == T::kSummers / 32 + 1) load_halos<T>(memory, halos, grid, &pixels);
+        if (threadIdx.x == T::kConsumers) load_filters<T>(memory, halos, grid, &filters);
+        if (threadIdx.x / 32 == T::kConsumers / 32 + 1) load_halos<T>(memory, halos, grid, &pixels);
     }
 #endif
 }
@@ -291,8 +291,8 @@ struct HaloTiles : ConvolutionForm {
         if (error) return error;
         const int columns = int((c.filters + kColumns - 1) / kColumns);
         const auto grid = TileGrid::of(int(shape.tiles(c)), columns, 1, 1, int(call.intervals));
-        const Halos<kWidth> halos(T(), c, shape, pixels, call.scales, call.filters.scale,
-                                  sink.narrow && takes_runs(sink.epilogue));
+        const Halos<kWidth> halos(c, shape, pixels, call.scales, call.filters.scale, T::kHaloBytes,
+                                  T::kMostHalos, sink.narrow && takes_runs(sink.epilogue));
         static OnEachDevice together;
         return launch_clusters<T>(together, grid.count(), halo_kernel<T, Epilogue>, stream, halos,
                                   halo_map, filter_map, grid, sink);

@@ -39,7 +39,7 @@ def is_unpacked(made: Convolution, mode: Mode) -> bool:
     x lies in the order of its axes, with channels first or last. Where it lies otherwise when it
     is called it is copied with its channels last.
     """
-    if mode is not Mode.TF32 or _is_of_kind(made) or any(made.padding):
+    if mode is not Mode.TF32 or _has_other_kernels(made) or any(made.padding):
         return False
     windows, rank, channel = made.windows, len(made.axes), made.axes[-1]
     if any(n != 1 for n in (*windows.kernel, *made.stride)) or channel not in (1, rank - 1):
@@ -52,8 +52,8 @@ def is_unpacked(made: Convolution, mode: Mode) -> bool:
     return number_at(windows.filters) <= _MOST_FILTERS
 
 
-def _is_of_kind(made: Convolution) -> bool:
-    """Whether other kernels are for it."""
+def _has_other_kernels(made: Convolution) -> bool:
+    """Whether it is one of a channel by itself, transposed or of groups."""
     return made.depthwise or made.transposed or made.groups > 1
 
 
@@ -96,7 +96,7 @@ _TAP_US, _HALO_END_US = {64: 0.37, 128: 0.74}, {64: 4.1, 128: 4.0}
 _AT_ONCE = {64: 2, 128: 1}
 # What an interval of wide tiles waits for its halo where there is memory for no other one.
 _SINGLE_US = 1.0
-_MULTIPROCESSORS = 132
+_MULTIPROCESSORS = 132  # of an H200, whose microseconds these are
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def halos_us(made: Convolution, schedule: ConvolutionSchedule, sizes: Sizes) -> 
 
 def _has_halos(made: Convolution, mode: Mode) -> bool:
     windows = made.windows
-    if mode is not Mode.TF32 or _is_of_kind(made):
+    if mode is not Mode.TF32 or _has_other_kernels(made):
         return False
     if made.axes != (0, *range(2, len(made.axes)), 1) or any(n != 1 for n in made.stride):
         return False
