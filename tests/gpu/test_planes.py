@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 import torch
 from tests.gpu.building import SideBySide, built_side_by_side
+from tests.gpu.convolution_models import model
 from tests.gpu.emitting import all_convolutions_ours, cuda_of
 from tests.gpu.test_convolutions import (
     as_exact_as_float32,
     inputs_of,
-    model,
     models,
     require_as_exact_as_eager,
     results,
