@@ -56,7 +56,7 @@ ACROSS = """
 struct KeepAcross {
   static constexpr int kLanes = 4;
   static constexpr bool kTakesRows = true;
-  bool across;
+  bool across, in_runs;
   int64_t rows, columns;
   float* result;
   int* times;
@@ -75,9 +75,18 @@ struct KeepAcross {
     give<true>(at / Index(columns), at % Index(columns), values);
   }
 };
+// Where rows come in runs they begin at a multiple of four; a wrong beginning is told.
+template <int n, int kColumns>
+__device__ void give_runs(const KeepAcross& keep, uint32_t row, const uint32_t (&columns)[kColumns],
+                          const op::Vector<float, n> (&values)[kColumns]) {
+  if (n != (keep.in_runs ? 4 : 1) || row % n != 0) return;
+  for (int i = 0; i < kColumns; ++i)
+    for (int j = 0; j < n; ++j) keep.give<true>(row + j, columns[i], {values[i].lane[j]});
+}
 extern "C" int give_across(const void* c, const void* scale, int64_t m, int64_t n, void* result,
-                           void* times, int narrow, void* stream) {
-  const KeepAcross keep{true, m, n, static_cast<float*>(result), static_cast<int*>(times)};
+                           void* times, int narrow, int runs, void* stream) {
+  const KeepAcross keep{true, runs != 0, m, n, static_cast<float*>(result),
+                        static_cast<int*>(times)};
   const auto sink = op::EpilogueStore<KeepAcross>::of(keep, narrow, false, m * n);
   give_kernel<128, true><<<(m + 31) / 32, 64>>>(sink, op::RowsAt{0, 0, int(m), int(n)},
                                                 static_cast<const float*>(c),
@@ -166,13 +175,15 @@ def test_positions_beyond_32_bits_and_pointers_that_are_not_aligned() -> None:
         given(37, 132, form, aligned=False)
 
 
-def given_across(m: int, n: int, *, narrow: bool = True, source: str | None = None) -> None:
+def given_across(
+    m: int, n: int, *, narrow: bool = True, runs: bool = False, source: str | None = None
+) -> None:
     """Asserts the same of an epilogue whose rows are neighbours."""
     random = np.random.default_rng(0)
     c = random.standard_normal((m, n)).astype(np.float32)
     scale = np.exp2(random.integers(-9, 9, n)).astype(np.float32)
     result, times = np.full((n, m), np.nan, np.float32), np.zeros((n, m), np.int32)
-    memory = [result, times, int(narrow)]
+    memory = [result, times, int(narrow), int(runs)]
     emulate(source or text(), "give_across", [c, scale, m, n, *memory])
     np.testing.assert_array_equal(result, (c * scale).T)
     assert (times == 1).all()
@@ -182,6 +193,7 @@ def given_across(m: int, n: int, *, narrow: bool = True, source: str | None = No
 def test_rows_that_are_neighbours_in_memory(extents: tuple[int, int]) -> None:
     given_across(*extents)
     given_across(*extents, narrow=False)
+    given_across(extents[0] // 4 * 4 + 4, extents[1], runs=True)
 
 
 def where(
@@ -246,16 +258,21 @@ FAULTS = {
 }
 FAULTS_ACROSS = {
     "a row": ("Index(to.row + own)", "Index(to.row + lane / 2)", (16, 128)),
-    "rows that are missing": ("own < rows ? min", "own < 16 ? min", (12, 128)),
-    "columns that are missing": ("if (first + kEach <= last) {", "if (first < last) {", (16, 132)),
-    "columns of a slice": ("before + first);", "first);", (16, 128)),
-    "scales of a slice": ("factors = space.factor + before;", "factors = space.factor;", (16, 128)),
+    "rows that are missing": ("if (own >= rows) continue;", "", (12, 128)),
+    "columns that are missing": (
+        "if (before + kColumns <= columns) {",
+        "if (before < columns) {",
+        (16, 132),
+    ),
+    "columns of a slice": ("Index(column + before + place)", "Index(column + place)", (16, 128)),
+    "scales of a slice": ("space.factor[before + place]", "space.factor[place]", (16, 128)),
     "the last columns": (
-        "for (int i = first; i < last; ++i)",
-        "for (int i = first; i < first; ++i)",
+        "for (int i = first; before + i < columns; i += kStep)",
+        "for (int i = first; before + i < first; i += kStep)",
         (16, 17),
     ),
-    "half of a slice": ("lane / 16 * kEach", "lane / 32 * kEach", (16, 128)),
+    "other columns of a lane": ("first = lane / (16 / n);", "first = 0;", (16, 128)),
+    "runs that begin anywhere": ("lane % (16 / n) * n", "lane % (16 / n)", (16, 128)),
 }
 
 
@@ -275,4 +292,8 @@ def test_a_fault_in_handing_over_shows(fault: str) -> None:
 
 @pytest.mark.parametrize("fault", FAULTS_ACROSS)
 def test_a_fault_among_neighbouring_rows_shows(fault: str) -> None:
-    require_shown(FAULTS_ACROSS[fault], lambda m, n, source: given_across(m, n, source=source))
+    def run(m: int, n: int, source: str) -> None:
+        given_across(m, n, source=source)
+        given_across(m, n, source=source, runs=True)
+
+    require_shown(FAULTS_ACROSS[fault], run)

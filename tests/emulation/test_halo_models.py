@@ -37,6 +37,14 @@ MODELS = {
     ),
 }
 
+# The second one's input, operand and result have their channels last.
+LAYERS = source(
+    "self.first, self.second, self.third = (nn.Conv2d(*each, 3, padding=1)\n"
+    "                                       for each in ((16, 40), (40, 40), (40, 20)))",
+    "y = torch.relu(self.first(x))\n    return self.third(torch.relu(self.second(y)) + y)",
+    "2, 16, 11, 18",
+)
+
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model(name: str, tmp_path: Path) -> None:
@@ -57,7 +65,7 @@ def test_runs_of_rows_are_as_rows_one_by_one(tmp_path: Path) -> None:
     one_by_one = pair_of_texts(
         "rows",
         MODELS["gain and mean"],
-        text.replace("bool takes = epilogue.across &&", "bool takes = false &&"),
+        text.replace("return across && all.num_axes > 1", "return false && all.num_axes > 1"),
         0,
         tmp_path,
     )
@@ -68,3 +76,19 @@ def test_runs_of_rows_are_as_rows_one_by_one(tmp_path: Path) -> None:
         assert torch.equal(new(x), other(x))
         last = x.contiguous(memory_format=torch.channels_last)
         torch.testing.assert_close(new(last), new(x), rtol=1e-5, atol=1e-5)
+
+
+def test_columns_four_by_four_are_as_one_by_one(tmp_path: Path) -> None:
+    with all_halos_ours():
+        text = text_of("layers", LAYERS, "sm90", mode="eval")
+    assert text.count("op::HaloTiles<") >= 3
+    pair = pair_of_texts("layers", LAYERS, text, 0, tmp_path)
+    require_kernels(pair, 3)
+    for batch in (1, 3):
+        require_near_float64(pair, batch, 1)
+    wanted = "sink.narrow && sink.paired && halos.c.filters % 4 == 0"
+    assert wanted in text
+    other = pair_of_texts("apart", LAYERS, text.replace(wanted, "false"), 0, tmp_path)
+    (x,) = pair.inputs(2)
+    with torch.no_grad():
+        assert torch.equal(pair.models()[1](x), other.models()[1](x))

@@ -212,7 +212,10 @@ BROKEN = {
         "block_of(part, pixel), group, row)",
         "1 - block_of(part, pixel), group, row)",
     ),
-    "the first subtile's pixels": ("const int group = before + pixel", "const int group = pixel"),
+    "the first subtile's pixels": (
+        "(T::kPaired ? part * 4 : part % 2 * 8) + pixel / kOfGroup",
+        "pixel / kOfGroup",
+    ),
     "the scales of other filters": (
         "found.of_filter[filter + 8 * i]",
         "found.of_filter[filter]",

@@ -42,7 +42,8 @@ _FILES = {
         attention/attend_sm90.cuh arch/hopper.cuh gemm/contract_sm90_tiles.cuh
         gemm/contract_sm90_load.cuh gemm/contract_sm90_sum.cuh gemm/contract_sm90_give.cuh
         gemm/contract_sm90.cuh gemm/contract_live_sm90.cuh
-        gemm/packed_weights.cuh gemm/element_epilogue.cuh conv/convolution.cuh conv/im2col.cuh
+        gemm/packed_weights.cuh gemm/element_epilogue.cuh gemm/epilogue_runs.cuh
+        conv/convolution.cuh conv/im2col.cuh
         conv/window_tiles.cuh conv/groups.cuh conv/give_laid_out.cuh conv/one_tap.cuh conv/halo.cuh
         conv/give_halos.cuh conv/halo_tiles.cuh conv/phases.cuh conv/transposed.cuh
         conv/joined_pixels.cuh conv/joined_columns.cuh conv/joined.cuh conv/depthwise.cuh

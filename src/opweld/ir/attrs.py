@@ -73,6 +73,16 @@ class CopyAttrs(CastAttrs):
 
 
 @dataclass(frozen=True, slots=True)
+class GivenBackAttrs(CastAttrs):
+    """A copy of what a convolution computes: the kernel of it writes the copy, which is read as it
+    lies by what is behind it.
+    """
+
+    def __str__(self) -> str:
+        return f"{self.dtype.value} given back"
+
+
+@dataclass(frozen=True, slots=True)
 class NanToNumAttrs:
     nan: float
     posinf: float

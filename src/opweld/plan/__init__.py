@@ -15,12 +15,12 @@ from .fusion import fuse
 from .groups import make_groups
 from .layouts import in_channels_last
 from .products.choice import choose_products
+from .products.host_bound import is_host_bound
 from .products.kept import with_kept_results
 from .products.moved_results import with_moved_results
 from .products.precision import convolves_in_tf32
 from .products.prologues import fuse_prologues
 from .products.row_blocks import fuse_row_blocks
-from .products.windows import is_host_bound
 from .rematerialize import rematerialized
 from .rows import parallelism
 from .single_pass import in_one_walk

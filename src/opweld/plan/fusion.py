@@ -19,7 +19,7 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from ..ir.attrs import ScanAttrs
+from ..ir.attrs import GivenBackAttrs, ScanAttrs
 from ..ir.expr import Size
 from ..ir.graph import Node
 from ..ir.kernels.convolution import Convolution
@@ -200,6 +200,8 @@ def _try_merge(state: _Fusion, left: Cluster, right: Cluster, space: tuple[Size,
     if state.reach.returns(first, second):
         return False  # neither of the two could run first
     nodes = sorted((*left.nodes, *right.nodes), key=lambda node: place[node.serial])
+    if any(isinstance(node.attrs, GivenBackAttrs) for node in nodes):
+        return False  # a convolution's kernel writes it
     if not _has_indices(nodes) or not _may_be_moved(nodes):
         return False
     scan = left.scan or right.scan

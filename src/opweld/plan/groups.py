@@ -205,7 +205,8 @@ def _attention(
 def _convolution(
     context: _Context, name: str, unit: list[Node], anchor: Node, convolution: Convolution
 ) -> Group:
-    schedule = schedule_of(convolution, context.choice.modes[anchor.serial])
+    mode, sizes = context.choice.modes[anchor.serial], context.conditions.sizes
+    schedule = schedule_of(convolution, mode, sizes=sizes)
     group = _anchored(context, name, unit, anchor, GroupKind.CONVOLUTION, schedule)
     return _estimated(context, replace(group, convolution=convolution))
 

@@ -113,7 +113,10 @@ def test_any_windows(space: int, seed: int) -> None:
         x = torch.randn(2, 33, 40)
     variant = exported(module, x)
     conditions = Conditions(tf32_convolutions=True)
-    with all_convolutions_ours(), mock.patch("opweld.plan.layouts._is_worth_it", return_value=True):
+    with (
+        all_convolutions_ours(),
+        mock.patch("opweld.plan.layouts.choice._is_worth_it", return_value=True),
+    ):
         graph = with_explicit_biases(variant.graph, SM_90A, conditions)
         graph = in_channels_last(graph, SM_90A, conditions)
     calls = [node for node in graph.nodes() if node.op is Op.CALL and "conv" in node.attrs.target]

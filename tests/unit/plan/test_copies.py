@@ -11,7 +11,13 @@ from opweld.ir.attrs import CastAttrs
 from opweld.ir.graph import Node
 from opweld.ir.ops import Op
 from opweld.ir.types import DType
-from opweld.plan.products.copies import unfused_copies
+from opweld.plan.layouts.copies import (
+    ALONE,
+    BEHIND_ROWS,
+    IN_PASSING,
+    folds_of_space,
+    shares_of_copies,
+)
 
 NONE = frozenset[int]()
 
@@ -26,17 +32,38 @@ def test_a_convolution_in_tiles_writes_its_result_or_a_copy() -> None:
     result = m.relu(made)
     copy = copied(m, result)
     tiled = frozenset({made.serial})
-    assert unfused_copies(graph(copy), tiled, NONE) == []
-    assert unfused_copies(graph(copy), NONE, tiled) == [copy], "each channel by itself"
+    assert shares_of_copies(graph(copy), tiled, NONE) == []
+    assert shares_of_copies(graph(copy), NONE, tiled) == [(copy, ALONE)], "each channel by itself"
     both = graph(copy, m.reduced("mean", result, 1, 2))
-    assert unfused_copies(both, tiled, NONE) == [copy], "it is read in its own order, too"
+    assert shares_of_copies(both, tiled, NONE) == [(copy, ALONE)], (
+        "it is read in its own order, too"
+    )
 
 
 def test_what_a_kernel_of_elements_computes_is_copied_in_passing() -> None:
     m = Make()
     made = convolution(m)
     copy = copied(m, m.relu(made))
-    assert unfused_copies(graph(copy), NONE, NONE) == []
+    assert shares_of_copies(graph(copy), NONE, NONE) == [(copy, IN_PASSING)]
+
+
+def test_what_is_computed_behind_rows_is_copied_by_their_kernel_or_another() -> None:
+    m = Make()
+    made = convolution(m)
+    copy = copied(m, m.relu(m.mul(m.softmax(made, 3), 2.0)))
+    assert shares_of_copies(graph(copy), NONE, NONE) == [(copy, BEHIND_ROWS)]
+
+
+def test_space_is_condensed_apart_from_its_channels() -> None:
+    m = Make()
+    made = convolution(m)
+    folds = m.reduced("mean", made, 1, 2), m.reduced("sum", made, 1, 2)
+    found = graph(*folds, m.relu(made))
+    assert folds_of_space(found, frozenset({made.serial})) == [made], "once for both"
+    assert folds_of_space(found, NONE) == []
+    assert folds_of_space(graph(*folds), frozenset({made.serial})) == [], "it is read once"
+    of_channels = graph(m.reduced("mean", made, 3))
+    assert folds_of_space(of_channels, frozenset({made.serial})) == []
 
 
 @pytest.mark.parametrize("in_tiles", [False, True])
@@ -48,4 +75,4 @@ def test_a_copy_that_a_convolution_reads_is_a_kernel(in_tiles: bool) -> None:
     copy = m.arena.make(Op.CAST, other, attrs=CastAttrs(DType.F32))
     found = graph(m.add(made, copy))
     tiled = frozenset({made.serial}) if in_tiles else NONE
-    assert unfused_copies(found, tiled, NONE) == ([copy] if in_tiles else [])
+    assert shares_of_copies(found, tiled, NONE) == [(copy, ALONE if in_tiles else IN_PASSING)]

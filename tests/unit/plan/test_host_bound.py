@@ -8,7 +8,7 @@ from tests.unit.plan.plans import Make, graph
 
 from opweld.ir.graph import Node
 from opweld.ir.plan import Plan
-from opweld.plan.products.windows import is_host_bound
+from opweld.plan.products.host_bound import is_host_bound
 from opweld.target import CPU, SM_90A
 
 # Of 7x7 positions the library's kernels are the faster ones on the device.

@@ -19,9 +19,9 @@ from opweld.ir.types import DType
 from opweld.lower import lower
 from opweld.plan import make_plan
 from opweld.plan.layouts import in_channels_last
+from opweld.plan.layouts.planes import with_formats
 from opweld.plan.products.choice import choose_products
 from opweld.plan.products.depthwise import estimate_depthwise
-from opweld.plan.products.planes import with_formats
 from opweld.plan.products.windows import convolution_of
 from opweld.render.cuda.texts import cuda_text
 from opweld.target import SM_80, SM_90A, Target

@@ -340,7 +340,10 @@ def test_graphs_with_channels_last_compute_what_modules_do(space: int, seed: int
     module = Model(seed, space).eval()
     x = torch.randn(2, 33, *(6, 5, 4)[:space])
     variant = exported(module, x)
-    with all_convolutions_ours(), mock.patch("opweld.plan.layouts._is_worth_it", return_value=True):
+    with (
+        all_convolutions_ours(),
+        mock.patch("opweld.plan.layouts.choice._is_worth_it", return_value=True),
+    ):
         moved = with_explicit_biases(variant.graph, SM_90A, TF32)
         moved = in_channels_last(moved, SM_90A, TF32)
     calls = [node for node in moved.nodes() if node.op is Op.CALL and "conv" in node.attrs.target]

@@ -24,10 +24,13 @@ struct HaloSubtile {
     __device__ __forceinline__ static int block_of(int part, int pixel) {
         return T::kPaired ? pixel / 8 % 2 : part / 2;
     }
+    // Which eight pixels of its block these are.
+    __device__ __forceinline__ static int group_of(int part, int pixel) {
+        return (T::kPaired ? part * 4 : part % 2 * 8) + pixel / kOfGroup;
+    }
     // How many pixels there are from this one on of its group, and the first of them among all.
     __device__ __forceinline__ int run_from(int pixel, int64_t* row) const {
-        const int before = T::kPaired ? part * 4 : part % 2 * 8;
-        const int group = before + pixel / kOfGroup;
+        const int group = group_of(part, pixel);
         const int count = halos.run_of(tile, block_of(part, pixel), group, row) - pixel % 8;
         *row += pixel % 8;
         return count;
@@ -58,8 +61,7 @@ OPWELD_FN void lay_out_pixels(const float (&sums)[2][64], float (&values)[16][kP
 #pragma unroll
     for (int pixel = 0; pixel < 64; pixel += 8) {
         const int block = Subtile::block_of(kPart, pixel);
-        const int before = T::kPaired ? kPart * 4 : kPart % 2 * 8;
-        const float* const own = &sums[block][(before + pixel / Subtile::kOfGroup) * 4];
+        const float* const own = &sums[block][Subtile::group_of(kPart, pixel) * 4];
         float* const to = &values[lane / 4][pixel + lane % 4 * 2];
         *reinterpret_cast<float2*>(to) = make_float2(own[0] * upper[block], own[1] * upper[block]);
         *reinterpret_cast<float2*>(to + 8 * kPitch) =
@@ -106,6 +108,21 @@ OPWELD_FN void sum_in_float32(float (&values)[16][kPitch], const HaloSubtile<T>&
     __syncwarp();
 }
 
+// @HaloGroup deps: HaloSubtile
+// Eight neighbouring pixels of a tile, of whose 32 groups a lane knows one: how many there are, and
+// the first of them among all.
+struct HaloGroup {
+    uint32_t row;
+    int count;
+};
+template <typename T>
+OPWELD_FN HaloGroup find_group(const Halos<T::kWidth>& halos, const TileAt& tile) {
+    const int lane = own_thread() % 32;
+    int64_t row;
+    const int count = halos.run_of(tile, lane / 16, lane % 16, &row);
+    return {uint32_t(row), count};
+}
+
 // @find_runs deps: HaloSubtile, takes_rows
 // Where four neighbouring pixels of a lane go, the same of all filters: how many of them there are,
 // what an epilogue says of the first row, and whether it takes them as a run.
@@ -143,7 +160,7 @@ OPWELD_FN auto find_runs(const Halos<T::kWidth>& halos, const TileAt& tile,
     }
 }
 
-// @give_subtile deps: EpilogueStore, HaloSubtile, find_runs, give_run, load_vector, takes_rows
+// @give_subtile deps: EpilogueStore, HaloGroup, HaloSubtile, find_runs, give_runs, load_vector, takes_rows
 // A subtile to an epilogue that takes runs of rows.
 template <typename T, int kPitch, typename Epilogue>
 OPWELD_FN void give_in_runs(const float (&values)[16][kPitch], const HaloSubtile<T>& subtile,
@@ -151,25 +168,28 @@ OPWELD_FN void give_in_runs(const float (&values)[16][kPitch], const HaloSubtile
     constexpr int kEach = HaloRun<Epilogue>::kEach, kQuads = HaloRun<Epilogue>::kQuads;
     const int lane = own_thread() % 32, pixel = lane % kQuads * kEach;
     const int filters = subtile.filters();
-    const auto give = [&](int i, const auto& staged) {
-        give_run(epilogue, run.starts, uint32_t(subtile.column + i), staged.lane);
+    constexpr int kStep = 32 / kQuads, kTogether = 4;
+    const auto give = [&](auto count, int first) {
+        constexpr int kColumns = decltype(count)::value;
+        uint32_t columns[kColumns];
+        Vector<float, kEach> staged[kColumns];
+#pragma unroll
+        for (int i = 0; i < kColumns; ++i) {
+            columns[i] = uint32_t(subtile.column + first + i * kStep);
+            staged[i] = load_vector<kEach>(&values[first + i * kStep][pixel]);
+        }
+        give_runs(epilogue, run.starts, columns, staged);
     };
-    constexpr int kStep = 32 / kQuads;
     if (run.whole && filters == 16) {
-        // No branch stands between filters, so that what is read for all of them is under way
-        // together.
-        decltype(load_vector<kEach>(&values[0][0])) staged[16 / kStep];
 #pragma unroll
-        for (int i = 0; i < 16 / kStep; ++i)
-            staged[i] = load_vector<kEach>(&values[lane / kQuads + i * kStep][pixel]);
-#pragma unroll
-        for (int i = 0; i < 16 / kStep; ++i) give(lane / kQuads + i * kStep, staged[i]);
+        for (int i = 0; i < 16; i += kStep * kTogether)
+            give(std::integral_constant<int, kTogether>(), lane / kQuads + i);
         return;
     }
     if (run.whole) {
 #pragma unroll 1
         for (int i = lane / kQuads; i < filters; i += kStep)
-            give(i, load_vector<kEach>(&values[i][pixel]));
+            give(std::integral_constant<int, 1>(), i);
         return;
     }
 #pragma unroll 1
@@ -179,6 +199,45 @@ OPWELD_FN void give_in_runs(const float (&values)[16][kPitch], const HaloSubtile
         for (int i = lane / kQuads; i < filters; i += kStep) {
             const float value[1] = {values[i][pixel + j]};
             epilogue.template give<false>(starts, uint32_t(subtile.column + i), value);
+        }
+    }
+}
+// A subtile to an epilogue whose columns are neighbours in memory, of which there are whole fours:
+// a lane has four of a pixel, and takes the next one eight pixels on. What is read for all of them
+// is under way together.
+template <typename T, int kPitch, typename Epilogue>
+OPWELD_FN void give_in_rows(const float (&values)[16][kPitch], const HaloSubtile<T>& subtile,
+                            const HaloGroup& of_lane, const Epilogue& epilogue) {
+    constexpr int kRows = 8;
+    const int lane = own_thread() % 32, first = lane % 4 * 4, filters = subtile.filters();
+    const uint32_t column = uint32_t(subtile.column + first);
+#pragma unroll
+    for (int from = 0; from < 64; from += 8 * kRows) {
+        decltype(epilogue.row_at(uint32_t())) at[kRows];
+        bool exists[kRows], all = true;
+#pragma unroll
+        for (int i = 0; i < kRows; ++i) {
+            const int pixel = from + 8 * i + lane / 4;
+            const int group =
+                subtile.block_of(subtile.part, pixel) * 16 + subtile.group_of(subtile.part, pixel);
+            const uint32_t row = __shfl_sync(~0u, of_lane.row, group) + lane / 4;
+            exists[i] = lane / 4 < __shfl_sync(~0u, of_lane.count, group);
+            all = all && exists[i];
+            at[i] = epilogue.row_at(exists[i] ? row : uint32_t(0));
+        }
+        const auto staged = [&](int i) {
+            Vector<float, 4> found;
+#pragma unroll
+            for (int j = 0; j < 4; ++j) found.lane[j] = values[first + j][from + 8 * i + lane / 4];
+            return found;
+        };
+        if (first >= filters) continue;
+        if (all) {
+            epilogue.template give_rows<4>(at, column, staged);
+        } else {
+#pragma unroll
+            for (int i = 0; i < kRows; ++i)
+                if (exists[i]) epilogue.template give<true>(at[i], column, staged(i).lane);
         }
     }
 }
@@ -230,6 +289,7 @@ template <typename T, typename Runs, typename Epilogue>
 OPWELD_FN void give_halos(const float (&sums)[2][64], typename T::Memory& memory,
                           const Halos<T::kWidth>& halos, const TileAt& tile,
                           const HaloScales& known, [[maybe_unused]] const Runs& runs,
+                          [[maybe_unused]] const HaloGroup& group,
                           const EpilogueStore<Epilogue>& sink) {
     const int warp = own_thread() / 32;
     auto& values = memory.values[warp];
@@ -247,13 +307,19 @@ OPWELD_FN void give_halos(const float (&sums)[2][64], typename T::Memory& memory
         else if (part == 2) lay_out_pixels<T, 2>(sums, values, upper, lower);
         else lay_out_pixels<T, 3>(sums, values, upper, lower);
         if constexpr (takes_rows<Epilogue>) {
-            if (halos.in_runs && known.marks == 0) {
+            if (sink.narrow && sink.epilogue.in_runs && known.marks == 0) {
                 const auto run = part == 0   ? runs.of_part[0]
                                  : part == 1 ? runs.of_part[1]
                                  : part == 2 ? runs.of_part[2]
                                              : runs.of_part[3];
                 give_in_runs(values, subtile, run, sink.epilogue);
                 continue;
+            }
+            if constexpr (Epilogue::kLanes == 4) {
+                if (sink.narrow && sink.paired && halos.c.filters % 4 == 0 && known.marks == 0) {
+                    give_in_rows(values, subtile, group, sink.epilogue);
+                    continue;
+                }
             }
         }
         if (known.marks >= kDoesNotFit ||

@@ -13,7 +13,7 @@ OPWELD_FN Index row_of(const RowsAt& to, int i) {
 [[maybe_unused]] OPWELD_FN bool has_row(const RowsAt& to, int i) { return i < count_of(to); }
 [[maybe_unused]] OPWELD_FN bool has_all_rows(const RowsAt& to) { return count_of(to) >= 16; }
 
-// @give_laid_out deps: EpilogueStore, laid_out_rows, load_vector, own_thread, takes_rows
+// @give_laid_out deps: EpilogueStore, Vector, give_runs, laid_out_rows, load_vector, own_thread, takes_rows
 // A warp's part of a tile to `put(rows, column, values)`, from where it lies in shared memory: 4
 // columns of 4 rows at once, by half of the lanes those of one row. `row` is what `row_at` says of
 // one, once for all, and `of_lane` what another lane found. There are all rows, and whole fours of
@@ -56,6 +56,36 @@ OPWELD_FN void give_across_rows(const float (&rows)[16][kPitch], const Rows& to,
         }
     }
 }
+// A warp's part of a tile to an epilogue for which four neighbouring rows are one run in memory.
+template <int kPitch, typename Rows, typename Epilogue>
+OPWELD_FN void give_runs_of_rows(const float (&rows)[16][kPitch], const Rows& to, int column,
+                                 const Epilogue& epilogue) {
+    constexpr int n = 4, kStep = 8, kEach = 4;
+    const int lane = own_thread() % 32, own = lane % 4 * n, columns = min(to.n - column, 64);
+    const auto at = epilogue.row_at(row_of<uint32_t>(to, own));
+    const auto give = [&](auto count, int first) {
+        constexpr int kCount = decltype(count)::value;
+        uint32_t of[kCount];
+        Vector<float, n> values[kCount];
+#pragma unroll
+        for (int i = 0; i < kCount; ++i) {
+            of[i] = uint32_t(column + first + i * kStep);
+#pragma unroll
+            for (int j = 0; j < n; ++j) values[i].lane[j] = rows[own + j][first + i * kStep];
+        }
+        give_runs(epilogue, at, of, values);
+    };
+#pragma unroll 1
+    for (int before = 0; before < columns; before += kStep * kEach) {
+        const int first = before + lane / 4;
+        if (before + kStep * kEach <= columns) {
+            give(std::integral_constant<int, kEach>(), first);
+        } else {
+#pragma unroll 1
+            for (int i = first; i < columns; i += kStep) give(std::integral_constant<int, 1>(), i);
+        }
+    }
+}
 // A warp's part of a tile to the parts of sums.
 template <int kPitch, typename Rows>
 OPWELD_FN void give_parts(const float (&rows)[16][kPitch], const Rows& to, int column,
@@ -84,6 +114,11 @@ template <typename Epilogue, bool kKnown = takes_rows<Epilogue>>
 constexpr int kTurnsTogether = 1;
 template <typename Epilogue>
 constexpr int kTurnsTogether<Epilogue, true> = Epilogue::kOperands > 3 ? 1 : 4;
+template <typename Epilogue>
+OPWELD_FN bool takes_runs(const Epilogue& epilogue) {
+    if constexpr (takes_rows<Epilogue>) return epilogue.in_runs;
+    else return false;
+}
 // What is laid out to the epilogue, or to the parts of sums.
 template <int kPitch, typename Rows, typename Epilogue>
 OPWELD_FN void give_laid_out(const float (&rows)[16][kPitch], const EpilogueStore<Epilogue>& sink,
@@ -107,6 +142,9 @@ OPWELD_FN void give_laid_out(const float (&rows)[16][kPitch], const EpilogueStor
     };
     if (sink.parts) {
         give_parts(rows, to, column, sink.parts);
+    } else if (takes_runs(sink.epilogue) && sink.narrow && has_all_rows(to) &&
+               row_of<uint32_t>(to, 0) % 4 == 0) {
+        if constexpr (takes_rows<Epilogue>) give_runs_of_rows(rows, to, column, sink.epilogue);
     } else if (!sink.narrow || to.n % 8 != 0) {
         give_across_rows<false, 1, uint64_t>(rows, to, column, row_at, put);
     } else {
@@ -119,66 +157,6 @@ OPWELD_FN void give_laid_out(const float (&rows)[16][kPitch], const EpilogueStor
         constexpr int kTurns = kTurnsTogether<Epilogue>;
         give_across_rows<true, kTurns, uint32_t>(rows, to, column, row_at, put);
     }
-}
-
-// @give_run deps: ElementEpilogue, load_words, store_words
-// Whether four neighbouring rows of a column, from a multiple of four on, are neighbours in memory,
-// or one, in all that the epilogue reads and writes.
-template <typename Epilogue>
-static bool takes_runs(const Epilogue&) {
-    return false;
-}
-template <typename F, typename... X>
-static bool takes_runs(const ElementEpilogue<F, Types<X...>>& epilogue) {
-    using Own = ElementEpilogue<F, Types<X...>>;
-    constexpr bool kOfColumns[] = {Own::template is_of_columns<X>...};
-    const auto& all = epilogue.all;
-    bool takes = epilogue.across && all.num_axes > 1 && all.sizes[1].by % 4 == 0;
-    for (size_t k = 0; takes && k < sizeof...(X); ++k) {
-        if (kOfColumns[k] || all.strides[1][k] == 0) continue;
-        takes = all.strides[1][k] == 1 && reinterpret_cast<uintptr_t>(all.data[k]) % 16 == 0;
-        for (int a = 0; a < all.num_axes; ++a) takes &= a == 1 || all.strides[a][k] % 4 == 0;
-    }
-    return takes;
-}
-template <int n, typename T>
-OPWELD_FN auto fetch_run(T* from, bool is_one) {
-    Pack<std::remove_const_t<T>, n> found{};
-    if constexpr (!std::is_const_v<T>) return found;  // it is a result
-    if (!is_one) {
-        return load_words(reinterpret_cast<const decltype(found)*>(from),
-                          [](const auto* word) { return __ldg(word); });
-    }
-    const auto value = __ldg(from);
-#pragma unroll
-    for (int i = 0; i < n; ++i) found.value[i] = value;
-    return found;
-}
-template <int n, typename T>
-OPWELD_FN void store_run(T* to, const Pack<std::remove_const_t<T>, n>& values) {
-    if constexpr (!std::is_const_v<T>)
-        store_words(reinterpret_cast<Pack<T, n>*>(to), values,
-                    [](auto* at, auto word) { *at = word; });
-}
-// Values of neighbouring rows, the first of which is `row`, of one column to such an epilogue.
-template <int n, typename F, typename... X, typename Row, typename Index, size_t... k>
-OPWELD_FN void give_run(const ElementEpilogue<F, Types<X...>>& epilogue, const Row& row,
-                        Index column, const float (&values)[n], std::index_sequence<k...>) {
-    using Own = ElementEpilogue<F, Types<X...>>;
-    const auto& all = epilogue.all;
-    const Index last[] = {(X::has(F::kRank - 1) ? column * Index(all.strides[0][k]) : Index(0))...};
-    [&](auto... found) {
-#pragma unroll
-        for (int i = 0; i < n; ++i) F::of(values[i], found.value[i]...);
-        (store_run<n>(static_cast<typename X::T*>(all.data[k]) + (row.of[k] + last[k]), found),
-         ...);
-    }(fetch_run<n>(static_cast<typename X::T*>(all.data[k]) + (row.of[k] + last[k]),
-                   Own::template is_of_columns<X> || all.strides[1][k] == 0)...);
-}
-template <int n, typename F, typename... X, typename Row, typename Index>
-OPWELD_FN void give_run(const ElementEpilogue<F, Types<X...>>& epilogue, const Row& row,
-                        Index column, const float (&values)[n]) {
-    give_run(epilogue, row, column, values, std::make_index_sequence<sizeof...(X)>());
 }
 
 }  // namespace op

@@ -232,7 +232,7 @@ struct HaloRing {
 
 // @Halos deps: Divisor, HaloRing, HaloShape, LiftedPixels, TileGrid
 // A convolution in patches: what its kernel is told. `scales`: of images; `filter_scales`: of
-// filters; `in_runs`: the epilogue takes runs of rows.
+// filters.
 template <int kWidth>
 struct Halos {
     Convolution c;
@@ -241,19 +241,16 @@ struct Halos {
     const float *scales, *filter_scales;
     Divisor patches[3];
     int buffers, buffer_bytes;  // of halos, in the shared memory of a block
-    bool in_runs;
 
     Halos(const Convolution& c, const HaloShape& shape, const LiftedPixels<kWidth>& pixels,
-          const float* scales, const float* filter_scales, int halo_bytes, int most_buffers,
-          bool in_runs)
+          const float* scales, const float* filter_scales, int halo_bytes, int most_buffers)
         : c(c),
           shape(shape),
           pixels(pixels),
           scales(scales),
           filter_scales(filter_scales),
           patches{shape.patches[0], shape.patches[1], shape.patches[2]},
-          buffer_bytes((shape.rows * shape.patches_of_tile() * 2 * kWidth + 1023) / 1024 * 1024),
-          in_runs(in_runs) {
+          buffer_bytes((shape.rows * shape.patches_of_tile() * 2 * kWidth + 1023) / 1024 * 1024) {
         buffers = std::min(halo_bytes / buffer_bytes, most_buffers);
     }
     // The first output pixel of a patch; its image, or -1 where there is none.

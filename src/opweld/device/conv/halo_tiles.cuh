@@ -216,9 +216,10 @@ static __global__ void __launch_bounds__(T::kThreads, T::kResident)
         for (int index = int(blockIdx.x); index < grid.count(); index += int(gridDim.x)) {
             const TileAt tile(grid, index);
             const auto runs = find_runs<T>(halos, tile, sink.epilogue);  // halos are under way
+            const auto group = find_group<T>(halos, tile);
             float sums[2][64];
             const auto known = sum_halos<T>(sums, memory, halos, tile, ring, buffer);
-            give_halos<T>(sums, memory, halos, tile, known, runs, sink);
+            give_halos<T>(sums, memory, halos, tile, known, runs, group, sink);
         }
     } else {
         setmaxnreg<T::kLoadRegisters, false>();
@@ -292,7 +293,7 @@ struct HaloTiles : ConvolutionForm {
         const int columns = int((c.filters + kColumns - 1) / kColumns);
         const auto grid = TileGrid::of(int(shape.tiles(c)), columns, 1, 1, int(call.intervals));
         const Halos<kWidth> halos(c, shape, pixels, call.scales, call.filters.scale, T::kHaloBytes,
-                                  T::kMostHalos, sink.narrow && takes_runs(sink.epilogue));
+                                  T::kMostHalos);
         static OnEachDevice together;
         return launch_clusters<T>(together, grid.count(), halo_kernel<T, Epilogue>, stream, halos,
                                   halo_map, filter_map, grid, sink);

@@ -93,49 +93,43 @@ OPWELD_FN void give_slices(const Sums<kTileN, kPiece>& sums, Staging::OfWarp& sp
     }
 }
 
-// @give_across deps: RowsAt, Staging, load_vector, own_thread, stage_values
+// @give_across deps: RowsAt, Staging, Vector, give_runs, own_thread, stage_values
 // A warp's part of a tile, slice by slice, to an epilogue whose rows lie nearer in memory than its
-// columns: lanes are neighbouring rows, of which each looks up its own once, and take half of a
-// slice's columns at once, as values apart, so that the reads of all of them are under way
-// together.
-template <bool kScaled, typename Index, int kTileN, int kPiece, typename Epilogue>
+// columns: lanes are neighbouring rows, or n of them, of which each looks up its own once, and what
+// is read for the columns of a lane is under way together.
+template <int n, bool kScaled, typename Index, int kTileN, int kPiece, typename Epilogue>
 OPWELD_FN void give_across(const Sums<kTileN, kPiece>& sums, Staging::OfWarp& space,
                            const RowsAt& to, int column, const Epilogue& epilogue) {
-    constexpr int kColumns = Staging::kColumns, kEach = kColumns / 2;
+    constexpr int kColumns = Staging::kColumns, kStep = 2 * n, kEach = kColumns / kStep;
     const int rows = min(to.m - to.row, 16), columns = min(to.n - column, kTileN);
-    const int lane = own_thread() % 32, own = lane % 16;
+    const int lane = own_thread() % 32, own = lane % (16 / n) * n, first = lane / (16 / n);
     const auto row = epilogue.row_at(Index(to.first_row) + Index(to.row + own));
-    const auto give = [&](auto count, const float* staged, const float* factors, int at) {
-        constexpr int n = decltype(count)::value, kLoad = n < 4 ? n : 4;
-        float values[n];
+    const auto give = [&](auto count, int before, int at) {
+        constexpr int kCount = decltype(count)::value;
+        Index of[kCount];
+        Vector<float, n> values[kCount];
 #pragma unroll
-        for (int i = 0; i < n; i += kLoad) {
-            const auto value = load_vector<kLoad>(staged + i);
-            const auto factor = load_vector<kLoad>(factors + i);
+        for (int i = 0; i < kCount; ++i) {
+            const int place = at + i * kStep;
+            const float factor = kScaled ? space.factor[before + place] : 1.0f;
+            of[i] = Index(column + before + place);
 #pragma unroll
-            for (int j = 0; j < kLoad; ++j) {
-                values[i + j] = kScaled ? value.lane[j] * factor.lane[j] : value.lane[j];
-            }
+            for (int j = 0; j < n; ++j) values[i].lane[j] = space.value[own + j][place] * factor;
         }
-        epilogue.template give<false>(row, Index(column + at), values);
+        give_runs(epilogue, row, of, values);
     };
 #pragma unroll 1
     for (int before = 0; before < columns; before += kColumns) {
         __syncwarp();
         stage_values<0>(before / kColumns, sums, space.value, lane);
         __syncwarp();
-        const int first = lane / 16 * kEach,
-                  last = own < rows ? min(columns - before, kColumns) : 0;
-        const float* const staged = &space.value[own][0];
-        const float* const factors = space.factor + before;
-        if (first + kEach <= last) {
-            give(std::integral_constant<int, kEach>(), staged + first, factors + first,
-                 before + first);
+        if (own >= rows) continue;
+        if (before + kColumns <= columns) {
+            give(std::integral_constant<int, kEach>(), before, first);
         } else {
 #pragma unroll 1
-            for (int i = first; i < last; ++i) {
-                give(std::integral_constant<int, 1>(), staged + i, factors + i, before + i);
-            }
+            for (int i = first; before + i < columns; i += kStep)
+                give(std::integral_constant<int, 1>(), before, i);
         }
     }
 }
@@ -178,7 +172,10 @@ OPWELD_FN void give_sums(const Sums<kTileN, kPiece>& sums, const EpilogueStore<E
     } else {
         if constexpr (takes_rows<Epilogue>) {
             if (sink.epilogue.across && sink.narrow) {
-                give_across<kScaled, uint32_t>(sums, space, to, column, sink.epilogue);
+                const bool whole = to.m % 4 == 0 && (to.first_row + to.row) % 4 == 0;
+                if (sink.epilogue.in_runs && whole)
+                    give_across<4, kScaled, uint32_t>(sums, space, to, column, sink.epilogue);
+                else give_across<1, kScaled, uint32_t>(sums, space, to, column, sink.epilogue);
                 return;
             }
         }

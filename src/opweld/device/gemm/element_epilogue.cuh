@@ -14,10 +14,16 @@ struct ElementEpilogue<F, Types<X...>> {
     static constexpr bool kTakesRows = true;
     static constexpr int kOperands = sizeof...(X);  // and results
     ElementLayout<F::kRank, sizeof...(X)> all;
-    bool across;  // neighbours in memory are those of different rows
+    bool across;   // neighbours in memory are those of different rows
+    bool in_runs;  // of them four from a multiple of four on, or one, wherever it reads and writes
 
-    // What is known of the tensors; columns stay an axis where they continue in all of them.
     auto laid_out_along(const TensorView* x) {
+        const auto known = columns_apart(x);
+        in_runs = takes_runs(std::make_index_sequence<sizeof...(X)>());
+        return known;
+    }
+    // What is known of the tensors; columns stay an axis where they continue in all of them.
+    auto columns_apart(const TensorView* x) {
         const auto known = laid_out<F, true>(x, all, Types<X...>());
         const int64_t columns = x[sizeof...(X) - 1].sizes[kLast];
         across = all.strides[0][sizeof...(X) - 1] > 1;
@@ -30,6 +36,18 @@ struct ElementEpilogue<F, Types<X...>> {
         all.sizes[0] = columns, all.sizes[1] = rows, ++all.num_axes;
         for (size_t i = 0; i < sizeof...(X); ++i) all.strides[1][i] = all.strides[0][i] * columns;
         return known;
+    }
+    template <size_t... k>
+    bool takes_runs(std::index_sequence<k...>) const {
+        const auto takes = [&](size_t i) {
+            if (all.strides[1][i] == 0) return true;
+            bool even =
+                all.strides[1][i] == 1 && reinterpret_cast<uintptr_t>(all.data[i]) % 16 == 0;
+            for (int a = 0; a < all.num_axes; ++a) even &= a == 1 || all.strides[a][i] % 4 == 0;
+            return even;
+        };
+        return across && all.num_axes > 1 && all.sizes[1].by % 4 == 0 &&
+               ((is_of_columns<X> || takes(k)) && ...);
     }
     // Where a row begins in each of them.
     template <typename Index>

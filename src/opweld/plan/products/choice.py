@@ -22,9 +22,9 @@ from ..attention.scores import LEAST_QUERIES, NoAttention, is_short, users_in
 from ..attention.written import written_out
 from ..cost import estimate_product, held_bytes, splits_itself, square_side
 from ..fusion import Cluster, fuse
+from ..layouts.asked import asked_channels_last
 from ..measured import maker_of, measured, product_class
 from ..uses import Made, uses_of
-from .asked_layouts import asked_channels_last
 from .depthwise import lies_in_planes
 from .recognised import MODES, NoProduct, is_product, product_of
 from .windows import (

@@ -92,7 +92,8 @@ _HALO_BYTES, _MOST_TAPS, _MOST_BOX = {64: 58 * 1024, 128: 120 * 1024}, 512, 256
 # Microseconds of a tile of so many columns, of a tap of 64 channels and of its end, where two tiles
 # share a multiprocessor half of what both take (H200, 2026-11-30, from twelve convolutions:
 # benchmarks/results/halo-variants-nvidia-h200.log).
-_TAP_US, _HALO_END_US = {64: 0.37, 128: 0.74}, {64: 4.1, 128: 4.0}
+_TAP_US = {64: 0.37, 128: 0.74}
+_HALO_END_US = {True: {64: 4.1, 128: 4.0}, False: {64: 5.5, 128: 9.0}}  # channels first, or last
 _AT_ONCE = {64: 2, 128: 1}
 # What an interval of wide tiles waits for its halo where there is memory for no other one.
 _SINGLE_US = 1.0
@@ -112,26 +113,38 @@ class ByHalos:
     us: float
 
 
-def by_halos(made: Convolution, mode: Mode, tile_us: float, sizes: Sizes = ()) -> ByHalos | None:
-    """The fastest of those that the kernel of halos takes, of x with its channels first, where
-    tiles of windows take a multiprocessor `tile_us`; both have their pixels packed before.
+def by_halos(
+    made: Convolution,
+    mode: Mode,
+    tile_us: float,
+    sizes: Sizes = (),
+    channels_first: bool = True,
+) -> ByHalos | None:
+    """The fastest of those that the kernel of halos takes, for a result with its `channels_first`
+    or last, where tiles of windows take a multiprocessor `tile_us`; both have their pixels packed
+    before.
     """
     if not _has_halos(made, mode):
         return None
     widths = (32,) if number_at(made.windows.channels) <= 32 else (64, 32)
     # of two beside each other longer lines are written
     halos = [Halo(*each) for each in product(Blocks, (2, 1))]
-    found = (_made_by(made, *each, sizes) for each in product(COLUMNS, widths, halos))
+    found = (
+        _made_by(made, *each, sizes, channels_first) for each in product(COLUMNS, widths, halos)
+    )
     best = min(filter(None, found), key=lambda each: (each.us, each.tiles), default=None)
     if best is None or best.us >= tile_us / _ROWS * number_at(made.windows.rows, sizes):
         return None
     return best
 
 
-def halos_us(made: Convolution, schedule: ConvolutionSchedule, sizes: Sizes) -> float:
+def halos_us(
+    made: Convolution, schedule: ConvolutionSchedule, sizes: Sizes, channels_first: bool
+) -> float:
     """The microseconds of its tiles, one after the other on one multiprocessor."""
     assert schedule.halo is not None, "it is made by halos"
-    found = _made_by(made, schedule.columns, schedule.width, schedule.halo, sizes)
+    forms = schedule.columns, schedule.width, schedule.halo
+    found = _made_by(made, *forms, sizes, channels_first)
     assert found is not None, "its halos fit"
     return found.us
 
@@ -140,7 +153,7 @@ def _has_halos(made: Convolution, mode: Mode) -> bool:
     windows = made.windows
     if mode is not Mode.TF32 or _has_other_kernels(made):
         return False
-    if made.axes != (0, *range(2, len(made.axes)), 1) or any(n != 1 for n in made.stride):
+    if any(n != 1 for n in made.stride):
         return False
     if any(not isinstance(n, int) for n in (*windows.kernel, windows.channels, windows.filters)):
         return False
@@ -148,7 +161,7 @@ def _has_halos(made: Convolution, mode: Mode) -> bool:
 
 
 def _made_by(
-    made: Convolution, columns: int, width: int, halo: Halo, sizes: Sizes
+    made: Convolution, columns: int, width: int, halo: Halo, sizes: Sizes, channels_first: bool
 ) -> ByHalos | None:
     """With these patches, if the halos of a tile fit."""
     windows = made.windows
@@ -166,7 +179,8 @@ def _made_by(
     tiles *= ceil(number_at(windows.filters) / columns)
     wave = _MULTIPROCESSORS * _AT_ONCE[columns]
     intervals = ceil(number_at(windows.channels) / width) * width / INTERVAL
-    tile_us = intervals * prod(kernel) * _TAP_US[columns] + _HALO_END_US[columns]
+    tile_us = intervals * prod(kernel) * _TAP_US[columns]
+    tile_us += _HALO_END_US[channels_first][columns]
     if buffers == 1 and _AT_ONCE[columns] == 1:
         tile_us += ceil(number_at(windows.channels) / width) * _SINGLE_US
     return ByHalos(columns, width, halo, tiles, ceil(tiles / wave) * wave * tile_us)

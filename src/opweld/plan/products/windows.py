@@ -11,7 +11,7 @@ from typing import Any
 from ...ir.attrs import Operand
 from ...ir.expr import Size
 from ...ir.expr import product as product_of
-from ...ir.graph import Graph, Node
+from ...ir.graph import Node
 from ...ir.kernels.convolution import (
     COLUMNS,
     FAR,
@@ -181,7 +181,7 @@ def _require_joined(made: Convolution, found: Joined) -> None:
 def is_ours_in_planes(call: Node, target: Target, conditions: Conditions, followed: bool) -> bool:
     """Whether a kernel of ours would make it as it lies, its channels before its space."""
     try:
-        made, mode = _made_and_mode(call, target, conditions)
+        made, mode = made_and_mode(call, target, conditions)
     except NoProduct:
         return False
     made = replace(made, in_planes=lies_in_planes(call, made))
@@ -194,13 +194,13 @@ def is_ours(call: Node, target: Target, conditions: Conditions, followed: bool) 
     and result have their channels last.
     """
     try:
-        made, mode = _made_and_mode(call, target, conditions)
+        made, mode = made_and_mode(call, target, conditions)
     except NoProduct:
         return False
     return _times(call, made, mode, followed, target, conditions).is_ours_better
 
 
-def _made_and_mode(call: Node, target: Target, conditions: Conditions) -> tuple[Convolution, Mode]:
+def made_and_mode(call: Node, target: Target, conditions: Conditions) -> tuple[Convolution, Mode]:
     """What a kernel of ours would compute, and how. Raises NoProduct."""
     made = convolution_of(call)
     mode = mode_of(call, made, target, conditions)
@@ -221,7 +221,7 @@ def library_takes_channels_last(call: Node, in_step: bool = False) -> bool:
 
 def gain_of_ours(call: Node, target: Target, conditions: Conditions, followed: bool) -> float:
     """Microseconds that a kernel of ours saves, `followed` by something or not."""
-    times = _times(call, *_made_and_mode(call, target, conditions), followed, target, conditions)
+    times = _times(call, *made_and_mode(call, target, conditions), followed, target, conditions)
     return times.library - times.ours
 
 
@@ -256,7 +256,8 @@ def schedule_of(
     if made.transposed:
         phases = phase_columns(made, channels_first, partial(_tiles, made, mode))
     us, columns = _tiles(made, mode, filters * phases, _positions(made, phases))
-    if channels_first and (way := by_halos(made, mode, us, sizes)) is not None:
+    together = channels_first or lanes == 4  # pixels of a channel, or channels of a pixel
+    if together and (way := by_halos(made, mode, us, sizes, channels_first)) is not None:
         return ConvolutionSchedule(mode, way.columns, lanes, width=way.width, halo=way.halo)
     joined, (_, width) = joining(made, mode), _intervals(made, mode, 1)
     rows = joined.rows if joined else 0
@@ -306,7 +307,7 @@ _LIBRARY_RATES = {Mode.TF32: 185e12, Mode.FAITHFUL: 45e12}
 _LIBRARY_SHARE, _LIBRARY_US = 0.55, 5.0
 # What the host takes to call a convolution of ours with its tail, one of the library's, and another
 # kernel (ResNet-50 replayed, 8 images; benchmarks/results/host-time-h200-and-h100.log).
-_HOST_OURS_US, _HOST_LIBRARY_US, _HOST_KERNEL_US = 17.0, 45.0, 8.0
+HOST_OURS_US, HOST_LIBRARY_US, HOST_KERNEL_US = 17.0, 45.0, 8.0
 # Of fewer channels it takes longer: 3 have 26 TFLOP/s, 16 have 68, 32 have 119 to 172 (H200).
 _LIBRARY_CHANNELS = 40
 # Transposed ones of three axes and many taps: cuDNN's "indexed" kernels took 2.5, 9.9 and 5.1 ms
@@ -351,33 +352,17 @@ def estimate_convolution(
     """How long a convolution takes, at examples of symbolic sizes; where the host takes longer to
     call it than the device to compute it, and so for the others of a graph, how long that is.
     """
-    times = _on_device(call, made, tail, target, conditions.sizes, mode)
+    times = estimate_on_device(call, made, tail, target, conditions.sizes, mode)
     if not conditions.host_bound:
         return times
-    called_us = _HOST_LIBRARY_US + (_HOST_KERNEL_US if tail else 0.0)
-    return ConvolutionTimes(max(times.ours, _HOST_OURS_US), max(times.library, called_us))
+    called_us = HOST_LIBRARY_US + (HOST_KERNEL_US if tail else 0.0)
+    return ConvolutionTimes(max(times.ours, HOST_OURS_US), max(times.library, called_us))
 
 
-def is_host_bound(graph: Graph, target: Target, conditions: Conditions) -> bool:
-    """Whether calling its convolutions takes the host longer than computing them the device."""
-    if target.language != "cuda":
-        return False
-    device_us = host_us = 0.0
-    for call in filter(is_convolution, graph.nodes()):
-        try:
-            made, mode = _made_and_mode(call, target, conditions)
-        except NoProduct:
-            host_us += _HOST_LIBRARY_US + _HOST_KERNEL_US
-            continue
-        times = _on_device(call, made, (call,), target, conditions.sizes, mode)
-        device_us += min(times.ours, times.library)
-        host_us += _HOST_OURS_US if times.is_ours_better else _HOST_LIBRARY_US + _HOST_KERNEL_US
-    return host_us > device_us
-
-
-def _on_device(
+def estimate_on_device(
     call: Node, made: Convolution, tail: Sequence[Node], target: Target, sizes: Sizes, mode: Mode
 ) -> ConvolutionTimes:
+    """How long the device alone takes, at these sizes."""
     if made.depthwise:
         return ConvolutionTimes(*estimate_depthwise(call, made, bool(tail), target, sizes))
     read_us, written_us = (
@@ -424,11 +409,22 @@ def _packing_us(
     return read_us + values * 2 * PARTS[mode] / target.copy_bytes_per_s * 1e6
 
 
-def _sums_us(made: Convolution, mode: Mode, target: Target, sizes: Sizes) -> float:
+def lost_with_channels_last(call: Node, target: Target, conditions: Conditions) -> float:
+    """Microseconds that a kernel of ours takes longer where its result has its channels last."""
+    made, mode = made_and_mode(call, target, conditions)
+    if made.depthwise or is_unpacked(made, mode):
+        return 0.0
+    last, first = (_sums_us(made, mode, target, conditions.sizes, way) for way in (False, True))
+    return last - first
+
+
+def _sums_us(
+    made: Convolution, mode: Mode, target: Target, sizes: Sizes, channels_first: bool = True
+) -> float:
     """Of the tiles, in half waves where there are few, as sums are then made in parts."""
-    windows, schedule = made.windows, schedule_of(made, mode, True, sizes)
+    windows, schedule = made.windows, schedule_of(made, mode, channels_first, sizes)
     if schedule.halo is not None:
-        return halos_us(made, schedule, sizes) / target.multiprocessors
+        return halos_us(made, schedule, sizes, channels_first) / target.multiprocessors
     columns = schedule.columns
     rows, taps = (number_at(n, sizes) for n in (windows.rows, product_of(windows.kernel)))
     products = [(rows, taps)]

@@ -1,14 +1,4 @@
-"""Where convolutions run with their channels last, and what reads them is computed in that order.
-
-cuDNN's kernels take channels last. Given them first it moves input, weight and result at each call:
-of ResNet-18 that is 0.69 of 2.9 ms (batch 64; H100, 2026-11-26). So the axes of whole stretches of
-the graph are put in another order: a convolution gives (batch, *space, channels), what is computed
-element by element or condensed behind it keeps that order, and the next convolution reads it as it
-lies. Tensors are moved where such a stretch begins, before calls that know nothing of it, and where
-the graph gives a result: by a kernel that copies them, or by the one that computes what is moved.
-The library computes convolutions of one and three axes of space in PyTorch's order: of these only
-kernels of ours are in the other.
-"""
+"""A graph whose convolutions have their channels last, and what reads them is computed so."""
 
 from __future__ import annotations
 
@@ -16,53 +6,37 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import dropwhile, takewhile
 
-from ..ir.attrs import (
+from ...ir.attrs import (
     CallAttrs,
     CastAttrs,
     CatAttrs,
     CopyAttrs,
     FlipAttrs,
+    GivenBackAttrs,
     Operand,
     PadAttrs,
     PermuteAttrs,
     ReduceAttrs,
     ShapeAttrs,
 )
-from ..ir.copying import Copier, give_origin
-from ..ir.expr import Size
-from ..ir.graph import Arena, Graph, Node, Origin, arena_of
-from ..ir.operator import image_of
-from ..ir.ops import Kind, Op
-from ..ir.plan import Conditions, number_at
-from ..ir.types import DType, TensorType
-from ..ir.views import behind_views, is_free_view, memory_of, views_above_memory
-from ..target import Target
-from .products.asked_layouts import asked_channels_last, is_asked_channels_last
-from .products.copies import unfused_copies
-from .products.patches import as_product, gain_of_patches
-from .products.planes import kept_in_planes, with_formats
-from .products.windows import (
-    SPACES,
-    gain_of_ours,
-    is_convolution,
-    is_ours,
-    is_transposed,
-    library_takes_channels_last,
-)
-from .uses import uses_of
+from ...ir.copying import Copier, give_origin
+from ...ir.expr import Size
+from ...ir.graph import Arena, Graph, Node, Origin, arena_of
+from ...ir.operator import image_of
+from ...ir.ops import Kind, Op
+from ...ir.types import TensorType
+from ...ir.views import behind_views, is_free_view, memory_of, views_above_memory
+from ..products.patches import as_product
+from ..products.windows import is_transposed
+from .asked import asked_channels_last, is_asked_channels_last
 
 FOLLOWING = frozenset(f"aten.upsample_{way}2d.vec" for way in ("nearest", "bilinear", "bicubic"))
 """Calls of one tensor that PyTorch computes in the order of their operand; those of one and three
 axes of space copy what lies otherwise than it does by default.
 """
-_DTYPES = (DType.F32, DType.F16, DType.BF16)
 # An image is moved by PyTorch: 0.036 ms of 2.1 for ResNet-18, where a kernel of ours takes 0.018
 # and 300 lines (batch 64; H100, 2026-11-26).
 _FEW_CHANNELS, _MOVES = 8, "into another layout"
-# Where many elements are moved for each convolution, estimates of the gain are within their error.
-_LEAST_GAIN = 1.2
-# What one more kernel takes of the host, where kernels of ours take the place of few calls.
-_OF_A_KERNEL_US = 10.0
 
 Order = tuple[int, ...]
 
@@ -72,131 +46,14 @@ def channels_last(rank: int) -> Order:
     return (0, *range(2, rank), 1)
 
 
-def in_channels_last(graph: Graph, target: Target, conditions: Conditions) -> Graph:
-    """The graph with its convolutions, and what reads them, in the order of channels last: where
-    less is moved so, without those nearest before the results if need be, as these keep their
-    order. Of one and three axes of space these are the convolutions that are kernels of ours. Those
-    of each channel by itself stay where a kernel makes them as they lie and nothing beside them has
-    its channels last.
-    """
-    if target.language != "cuda":
-        return graph
-    nodes = [node for node in graph.nodes() if _may_be_moved(node)]
-    in_step = conditions.library_convolutions
-    if in_step and any(map(_has_groups, nodes)):
-        return graph  # how its gradients do between those of groups, which stay, was not measured
-    candidates = [] if in_step else nodes
-    followed = _followed(graph)
-    gains = {
-        node.serial: gain_of_ours(node, target, conditions, node.serial in followed)
-        for node in candidates
-        if is_ours(node, target, conditions, node.serial in followed)
-    }
-    ours = frozenset(gains)
-    of_patches = {node.serial: gain_of_patches(node, target, conditions) for node in candidates}
-    patches = frozenset(serial for serial, gain in of_patches.items() if gain > 0.0) - ours
-    gains |= {serial: of_patches[serial] for serial in patches}
-    chosen = ours | patches | {node.serial for node in nodes if _is_of_library(node, in_step)}
-    chosen -= kept_in_planes(graph, chosen, FOLLOWING, followed, target, conditions)
-    while chosen:
-        moved = _Moved.of(graph, chosen, ours, patches)
-        if _is_worth_it(moved, graph, gains, target, conditions):
-            graph = moved.graph
-            break
-        returned = _convolutions_behind(moved, graph, chosen)
-        if not returned:
-            break
-        chosen -= returned
-    return with_formats(graph, target, conditions)
-
-
-def _may_be_moved(node: Node) -> bool:
-    if not is_convolution(node) or node.attrs.channels_last or node.type.dtype not in _DTYPES:
-        return False
-    return bool(node.type.rank == SPACES[node.attrs.target] + 2)  # with a batch
-
-
-def _followed(graph: Graph) -> frozenset[int]:
-    """Those with something behind them that the kernel which makes them may compute."""
-    readers = uses_of(graph).readers.items()
-    return frozenset(s for s, each in readers if any(r.kind is Kind.POINTWISE for r in each))
-
-
-def _is_of_library(node: Node, in_step: bool) -> bool:
-    """Whether the library, too, is to get it with its channels last."""
-    return library_takes_channels_last(node, in_step) and not _has_groups(node)
-
-
-def _has_groups(node: Node) -> bool:
-    """Whether cuDNN has kernels of its own for it."""
-    x, weight = (node.inputs[node.attrs.arguments[place].index] for place in (0, 1))
-    if is_transposed(node):
-        return False
-    return bool(x.type.shape[1] != weight.type.shape[1])
-
-
-def _sees_one_channel(node: Node) -> bool:
-    """Whether each of its filters does, of several."""
-    weight = node.inputs[node.attrs.arguments[1].index]
-    return _has_groups(node) and weight.type.shape[1] == 1
-
-
-def _convolutions_behind(moved: _Moved, graph: Graph, chosen: frozenset[int]) -> frozenset[int]:
-    """The chosen ones nearest before results of the graph that are moved back."""
-    found: set[int] = set()
-    seen: set[int] = set()
-    waiting = [node for node in map(behind_views, graph.outputs) if moved.is_permuted(node)]
-    while waiting:
-        node = waiting.pop()
-        if node.serial in seen:
-            continue
-        seen.add(node.serial)
-        if node.serial in chosen:
-            found.add(node.serial)
-        elif node.serial in moved.permuted:
-            waiting.extend(node.inputs)
-    return frozenset(found)
-
-
-def _is_worth_it(
-    moved: _Moved,
-    graph: Graph,
-    gains: Mapping[int, float],
-    target: Target,
-    conditions: Conditions,
-) -> bool:
-    """Whether less time is saved than copies take: microseconds of what cuDNN would move, and of
-    what kernels of ours are faster.
-    """
-
-    def copied_us(*nodes: Node) -> float:
-        num_bytes = sum(number_at(node.type.size_bytes, conditions.sizes) for node in nodes)
-        return 2 * num_bytes / target.copy_bytes_per_s * 1e6
-
-    gain = sum((gains.get(serial, 0.0) for serial in sorted(moved.chosen)), start=0.0)
-    for node in graph.nodes():
-        of_library = node.serial in moved.chosen - moved.patches
-        if of_library and library_takes_channels_last(node, conditions.library_convolutions):
-            gain += copied_us(node, node.inputs[0])
-    ours = moved.ours & moved.chosen
-    depthwise = {n.serial for n in graph.nodes() if n.serial in ours and _sees_one_channel(n)}
-    tiled, others = (
-        frozenset(moved.permuted[serial][0].serial for serial in serials)
-        for serials in (ours - depthwise, depthwise)
-    )
-    unfused = unfused_copies(moved.graph, tiled, others)
-    of_kernels = len(unfused) * _OF_A_KERNEL_US if ours else 0.0
-    cost = sum(map(copied_us, unfused), start=of_kernels)
-    return gain > _LEAST_GAIN * cost
-
-
 @dataclass(slots=True)
-class _Moved:
+class Moved:
     """A copy of a graph: `permuted` has the nodes that stand for some of the old ones, by serial,
-    with the order of their axes; `copies` are what moves a tensor. `returned` are those whose
-    memory the caller gets, `shown` has what views of it show. Those of the chosen convolutions
-    that are `ours` take their input in any order, but for those of each channel by itself; those
-    of `patches` become matrix products.
+    with the order of their axes; `copies` are what moves a tensor, and `given` the results that are
+    moved. `returned` are those whose memory the caller gets, `shown` has what views of it show.
+    Those of the chosen convolutions that are `ours` take their input in any order, but for those of each channel by itself; those
+    of `patches` become matrix products. `convolutions` are what the chosen ones became; `tails`
+    are those, and what is computed of their elements, that are given back at once, at their `ends`.
     """
 
     arena: Arena
@@ -208,20 +65,35 @@ class _Moved:
     has_image: bool
     origins: dict[int, Origin]
     asked: frozenset[int]
+    images: frozenset[int]
+    tails: Mapping[int, int]
+    ends: frozenset[int]
+    convolutions: dict[int, Node] = field(default_factory=dict)
     permuted: dict[int, tuple[Node, Order]] = field(default_factory=dict)
     copies: set[int] = field(default_factory=set)
+    given: set[int] = field(default_factory=set)
     graph: Graph = field(init=False)
 
     @staticmethod
     def of(
-        graph: Graph, chosen: frozenset[int], ours: frozenset[int], patches: frozenset[int]
-    ) -> _Moved:
+        graph: Graph,
+        chosen: frozenset[int],
+        ours: frozenset[int],
+        patches: frozenset[int],
+        given_back: frozenset[int] = frozenset(),
+        images: frozenset[int] = frozenset(),
+    ) -> Moved:
+        """What the convolutions `given_back` give, and what is computed of its elements alone, is
+        given back at once; that of others goes on in their order. `images` are results of the
+        graph that keep, without being moved, the order that they have in eager.
+        """
         returned = frozenset(memory_of(node, graph).serial for node in graph.outputs)
         views = (view for each in graph.outputs for view in views_above_memory(each, graph))
         shown = {view.serial: memory for view, memory in views}
         given, origins = (returned, shown, image_of(graph) is not None), dict(graph.origins)
         asked = asked_channels_last(graph)
-        moved = _Moved(arena_of(graph), chosen, ours, patches, *given, origins, asked)
+        ends = _tails(graph, given_back, returned)
+        moved = Moved(arena_of(graph), chosen, ours, patches, *given, origins, asked, images, *ends)
         copied = Copier(moved.arena, moved._instead, moved.origins).copied(graph)
         moved.graph = replace(copied, outputs=moved._without_order(graph, copied.outputs))
         return moved
@@ -234,6 +106,20 @@ class _Moved:
         towards &= self.permuted.keys()
         pairs = zip(old, outputs, strict=True)
         return tuple(self.permuted[o.serial][0] if o.serial in towards else n for o, n in pairs)
+
+    def read_across(self, graph: Graph) -> list[Node]:
+        """What kernels of tails read of each element beside their own."""
+        found = []
+        for node in graph.nodes():
+            if node.serial in self.tails and node.serial not in self.chosen:
+                own = self.tails[node.serial]
+                found += [
+                    operand
+                    for operand in node.inputs
+                    if self.tails.get(operand.serial) != own
+                    and operand.type.shape == node.type.shape
+                ]
+        return found
 
     def is_permuted(self, node: Node) -> bool:
         """Whether its elements lie in another order than those of the old node."""
@@ -256,13 +142,22 @@ class _Moved:
         new = self._permuted(node, operands) if not self._shows_given(node) else None
         if new is not None:
             made, order = new
-            self.permuted[node.serial] = new
             if node.serial in self.origins:
                 self.origins.setdefault(made.serial, self.origins[node.serial])
+            if node.serial in self.chosen:
+                self.convolutions[node.serial] = made
             back = self._back(made, order)
+            if node.serial in self.ends:
+                attrs = GivenBackAttrs(back.type.dtype)
+                return self.arena.make(Op.CAST, back, attrs=attrs) if back is not made else made
+            self.permuted[node.serial] = new
             if node.serial in self.returned and self.is_permuted(node):
                 return self._given(node, back)
             return back
+        if node.serial in self.images:
+            if node.op is Op.CALL:
+                return self._given(node, self.arena.call(operands, node.attrs))
+            return self._given(node, self.arena.make(node.op, *operands, attrs=node.attrs))
         if node.op is not Op.CALL:
             return None
         # Calls see tensors as they always did.
@@ -352,7 +247,7 @@ class _Moved:
             product = as_product(self.arena, node, *operands)
             give_origin(self.origins, node, product.inputs[0], product)
             return product
-        as_it_lies = node.serial in self.ours and not _sees_one_channel(node)
+        as_it_lies = node.serial in self.ours and not sees_one_channel(node)
         order = channels_last(node.type.rank)
         given = self._operand(node.inputs[0], operands[0], order, as_it_lies)
         result = TensorType(node.type.dtype, _of(node.type.shape, order))
@@ -374,6 +269,7 @@ class _Moved:
         attrs = CopyAttrs(dtype, asked) if self.has_image else CastAttrs(dtype)
         copy = self.arena.make(Op.CAST, back, attrs=attrs)
         self.copies.add(copy.serial)
+        self.given.add(node.serial)
         return copy
 
     def _operand(self, old: Node, new: Node, order: Order, as_it_lies: bool = False) -> Node:
@@ -428,6 +324,35 @@ class _Moved:
         return copy
 
 
+def _tails(
+    graph: Graph, convolutions: frozenset[int], returned: frozenset[int]
+) -> tuple[dict[int, int], frozenset[int]]:
+    """These convolutions and what is computed of their elements, each with the last convolution
+    before it, and where that comes to its ends: values that something else reads. What the graph
+    itself returns is given back in any case.
+    """
+    readers: dict[int, list[Node]] = {}
+    for node in graph.nodes():
+        for operand in node.inputs:
+            readers.setdefault(operand.serial, []).append(node)
+    tails, ends = {serial: serial for serial in convolutions}, set[int]()
+    for node in graph.nodes():  # operands come before what reads them
+        before = [
+            tails[n.serial] for n in node.inputs if n.serial in tails and n.serial not in ends
+        ]
+        if node.kind is Kind.POINTWISE and before:
+            tails[node.serial] = max(before)
+        if node.serial not in tails or node.serial in returned:
+            continue
+        alike = (
+            reader.kind is Kind.POINTWISE and reader.type.shape == node.type.shape
+            for reader in readers[node.serial]
+        )
+        if not all(alike):
+            ends.add(node.serial)
+    return tails, frozenset(ends)
+
+
 def _counts_places(node: Node) -> bool:
     """Whether the first of equal elements is another in another order of the axes."""
     return node.op in (Op.ARGMAX, Op.ARGMIN) or node.attrs.first
@@ -447,3 +372,17 @@ def _lies_alike(shape: tuple[Size, ...], order: Order) -> bool:
 
 def _of(shape: tuple[Size, ...], order: Order) -> tuple[Size, ...]:
     return tuple(shape[axis] for axis in order)
+
+
+def has_groups(node: Node) -> bool:
+    """Whether cuDNN has kernels of its own for it."""
+    x, weight = (node.inputs[node.attrs.arguments[place].index] for place in (0, 1))
+    if is_transposed(node):
+        return False
+    return bool(x.type.shape[1] != weight.type.shape[1])
+
+
+def sees_one_channel(node: Node) -> bool:
+    """Whether each of its filters does, of several."""
+    weight = node.inputs[node.attrs.arguments[1].index]
+    return has_groups(node) and weight.type.shape[1] == 1

@@ -20,8 +20,8 @@ from ...ir.ops import Kind, Op
 from ...ir.plan import Conditions
 from ...ir.views import behind_views
 from ...target import Target
-from .asked_layouts import asked_channels_last, is_asked_channels_last
-from .windows import is_convolution, is_ours_in_planes
+from ..products.windows import is_convolution, is_ours_in_planes
+from .asked import asked_channels_last, is_asked_channels_last
 
 _IMAGE_RANK = 4
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...ir.attrs import TorchLiteral
 from ...ir.graph import Graph, Node
 from ...ir.ops import Kind, Op
-from .windows import is_convolution
+from ..products.windows import is_convolution
 
 
 def is_asked_channels_last(node: Node) -> bool:
