@@ -56,6 +56,7 @@ ACROSS = """
 struct KeepAcross {
   static constexpr int kLanes = 4;
   static constexpr bool kTakesRows = true;
+  static constexpr int kOperands = 2;
   bool across, in_runs;
   int64_t rows, columns;
   float* result;
@@ -79,7 +80,7 @@ struct KeepAcross {
 template <int n, int kColumns>
 __device__ void give_runs(const KeepAcross& keep, uint32_t row, const uint32_t (&columns)[kColumns],
                           const op::Vector<float, n> (&values)[kColumns]) {
-  if (n != (keep.in_runs ? 4 : 1) || row % n != 0) return;
+  if (!keep.in_runs || row % n != 0) return;
   for (int i = 0; i < kColumns; ++i)
     for (int j = 0; j < n; ++j) keep.give<true>(row + j, columns[i], {values[i].lane[j]});
 }
@@ -193,7 +194,7 @@ def given_across(
 def test_rows_that_are_neighbours_in_memory(extents: tuple[int, int]) -> None:
     given_across(*extents)
     given_across(*extents, narrow=False)
-    given_across(extents[0] // 4 * 4 + 4, extents[1], runs=True)
+    given_across(*extents, runs=True)
 
 
 def where(
@@ -258,21 +259,38 @@ FAULTS = {
 }
 FAULTS_ACROSS = {
     "a row": ("Index(to.row + own)", "Index(to.row + lane / 2)", (16, 128)),
-    "rows that are missing": ("if (own >= rows) continue;", "", (12, 128)),
-    "columns that are missing": (
-        "if (before + kColumns <= columns) {",
-        "if (before < columns) {",
-        (16, 132),
-    ),
-    "columns of a slice": ("Index(column + before + place)", "Index(column + place)", (16, 128)),
-    "scales of a slice": ("space.factor[before + place]", "space.factor[place]", (16, 128)),
+    "rows that are missing": ("own < rows ? min", "own < 16 ? min", (12, 128)),
+    "columns that are missing": ("if (first + kEach <= last) {", "if (first < last) {", (16, 132)),
+    "columns of a slice": ("before + first);", "first);", (16, 128)),
+    "scales of a slice": ("factors = space.factor + before;", "factors = space.factor;", (16, 128)),
     "the last columns": (
-        "for (int i = first; before + i < columns; i += kStep)",
-        "for (int i = first; before + i < first; i += kStep)",
+        "for (int i = first; i < last; ++i)",
+        "for (int i = first; i < first; ++i)",
         (16, 17),
     ),
-    "other columns of a lane": ("first = lane / (16 / n);", "first = 0;", (16, 128)),
-    "runs that begin anywhere": ("lane % (16 / n) * n", "lane % (16 / n)", (16, 128)),
+    "half of a slice": ("lane / 16 * kEach", "lane / 32 * kEach", (16, 128)),
+}
+FAULTS_OF_RUNS = {
+    "rows that are missing": ("own < rows ? min", "own < 16 ? min", (12, 128)),
+    "columns that are missing": (
+        "if (i + kStep * (kEach - 1) < last) {",
+        "if (i < last) {",
+        (16, 44),
+    ),
+    "columns of a slice": (
+        "uint32_t(column + before + place)",
+        "uint32_t(column + place)",
+        (16, 128),
+    ),
+    "scales of a slice": ("space.factor[before + place]", "space.factor[place]", (16, 128)),
+    "the last columns": (
+        "for (int at = i; at < last; at += kStep)",
+        "for (int at = i; at < i; at += kStep)",
+        (16, 17),
+    ),
+    "the columns of one lane": ("int i = lane / 4; i < last;", "int i = 0; i < last;", (16, 128)),
+    "runs that begin anywhere": ("own = lane % 4 * n;", "own = lane % 4;", (16, 128)),
+    "runs of products that have no whole ones": ("to.m % 4 == 0 && ", "", (18, 36)),
 }
 
 
@@ -292,8 +310,12 @@ def test_a_fault_in_handing_over_shows(fault: str) -> None:
 
 @pytest.mark.parametrize("fault", FAULTS_ACROSS)
 def test_a_fault_among_neighbouring_rows_shows(fault: str) -> None:
+    require_shown(FAULTS_ACROSS[fault], lambda m, n, source: given_across(m, n, source=source))
+
+
+@pytest.mark.parametrize("fault", FAULTS_OF_RUNS)
+def test_a_fault_among_runs_of_rows_shows(fault: str) -> None:
     def run(m: int, n: int, source: str) -> None:
-        given_across(m, n, source=source)
         given_across(m, n, source=source, runs=True)
 
-    require_shown(FAULTS_ACROSS[fault], run)
+    require_shown(FAULTS_OF_RUNS[fault], run)

@@ -24,6 +24,16 @@ def is_copy(node: Node) -> bool:
     return node.op is Op.CAST and node.inputs[0].type.dtype is node.type.dtype
 
 
+def is_moved(node: Node) -> bool:
+    """Whether a node is a copy of what lies otherwise: of views that do more than name axes."""
+    if not is_copy(node):
+        return False
+    view = node.inputs[0]
+    while view.op is Op.RESHAPE:
+        view = view.inputs[0]
+    return is_free_view(view)
+
+
 def memory_of(node: Node, graph: Graph) -> Node:
     """What a result shows: behind its views, or what a pool gives, which is behind none."""
     while is_free_view(node) and not _is_pooled(node, graph):

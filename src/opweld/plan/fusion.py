@@ -24,7 +24,7 @@ from ..ir.expr import Size
 from ..ir.graph import Node
 from ..ir.kernels.convolution import Convolution
 from ..ir.ops import Kind, Op
-from ..ir.views import MOVING_VIEWS, behind_views, is_copy, is_free_view
+from ..ir.views import MOVING_VIEWS, behind_views, is_free_view, is_moved
 from .places import HERE, Way, keeps_order, places_of
 from .reachability import Reach, reach_of
 from .rows import Parallelism, rows_of, scanned_rows_of
@@ -232,7 +232,7 @@ def _may_be_moved(nodes: list[Node]) -> bool:
     """Whether kernels read and write what is moved into another order at the speed of a copy, where
     anything is: those of elements alone do.
     """
-    moved = any(is_copy(node) and is_free_view(node.inputs[0]) for node in nodes)
+    moved = any(map(is_moved, nodes))
     return not moved or all(node.kind is Kind.POINTWISE for node in nodes)
 
 

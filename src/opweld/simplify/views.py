@@ -84,6 +84,30 @@ def _part(match: Match) -> tuple[Node, SliceAttrs] | None:
     return None
 
 
+def _reshaped(match: Match) -> tuple[int, Node] | None:
+    """Of what is computed of the elements of one tensor and of numbers: which operand is that
+    tensor, if it is a view of what has been computed, and splits or joins axes.
+    """
+    tensors = [place for place, node in enumerate(match.root.inputs) if node.op is not Op.CONST]
+    if len(tensors) != 1 or match.root.type.shape != match.root.inputs[tensors[0]].type.shape:
+        return None
+    view = match.root.inputs[tensors[0]]
+    if view.op is not Op.RESHAPE or view.inputs[0].kind not in (Kind.POINTWISE, Kind.REDUCTION):
+        return None
+    before, after = ([n for n in node.type.shape if n != 1] for node in (view.inputs[0], view))
+    return (tensors[0], view.inputs[0]) if before != after else None
+
+
+def _view_of_computed(match: Match) -> Node:
+    found = _reshaped(match)
+    assert found is not None, "the condition holds"
+    place, own = found
+    operands = list(match.root.inputs)
+    operands[place] = own
+    made = match.arena.make(match.root.op, *operands, attrs=match.root.attrs)
+    return match.arena.make(Op.RESHAPE, made, attrs=ShapeAttrs(match.root.type.shape))
+
+
 def _slice_of_part(match: Match) -> Node:
     found = _part(match)
     assert found is not None, "the condition holds"
@@ -98,6 +122,10 @@ moves_only_ones = Condition("p moves axes of size 1 only", _moves_only_ones)
 adds_only_ones = Condition("p adds axes of size 1 only", _adds_only_ones)
 flips_nothing = Condition("the axes of p have size 1", _flips_nothing)
 pads_nothing = Condition("the widths of p are 0", _pads_nothing)
+of_one_reshaped = Condition(
+    "it is of the elements of one reshape alone, which splits or joins axes of what is computed",
+    lambda m: _reshaped(m) is not None,
+)
 in_one_part = Condition("it is a slice of cat, of one part", lambda m: _part(m) is not None)
 same_axis = Condition("p and q have one axis", _same_axis)
 
@@ -142,6 +170,13 @@ COMPOSED = (
         Computed("the slice of that part", _slice_of_part),
         EXACT,
         in_one_part,
+    ),
+    Rule(
+        "pointwise-reshape",
+        AnyOf(Kind.POINTWISE, "x"),
+        Computed("the reshape of what is computed so before it", _view_of_computed),
+        EXACT,
+        of_one_reshaped,
     ),
     Rule(
         "flip-flip",

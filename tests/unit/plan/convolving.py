@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 from tests.unit.plan.plans import BATCH, Make, graph
 
 from opweld.ir.attrs import CallAttrs, Operand
 from opweld.ir.check import check
 from opweld.ir.expr import Size
-from opweld.ir.graph import Node
+from opweld.ir.graph import Graph, Node
 from opweld.ir.ops import Kind
 from opweld.ir.plan import Conditions, Group, GroupKind, Plan
 from opweld.ir.types import TensorType
 from opweld.plan import make_plan
+from opweld.plan.layouts.moved import Moved
 from opweld.target import SM_90A, Target
 
 TF32 = Conditions(tf32_convolutions=True)
 LIBRARY = "a convolution of the library's: "
+
+
+@contextmanager
+def no_halos() -> Iterator[None]:
+    """While no convolution is made by halos."""
+    with mock.patch("opweld.plan.products.windows.by_halos", return_value=None):
+        yield
+
+
+@contextmanager
+def nothing_given_back() -> Iterator[None]:
+    """While what convolutions give goes on in their order."""
+
+    def one(graph: Graph, chosen: Any, ours: Any, patches: Any, _: Any) -> Iterator[Moved]:
+        yield Moved.of(graph, chosen, ours, patches)
+
+    with mock.patch("opweld.plan.layouts.choice._moved_in_all_ways", one):
+        yield
 
 
 def _outs(

@@ -4,6 +4,7 @@ in one, two and three axes of space, and what may stand behind them.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from tests.gpu.emitting import all_convolutions_ours
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from opweld.ir.graph import Graph
 from opweld.ir.ops import Op
 from opweld.ir.plan import Conditions
 from opweld.plan.convolutions import with_explicit_biases
@@ -113,12 +115,29 @@ def test_any_windows(space: int, seed: int) -> None:
         x = torch.randn(2, 33, 40)
     variant = exported(module, x)
     conditions = Conditions(tf32_convolutions=True)
-    with (
-        all_convolutions_ours(),
-        mock.patch("opweld.plan.layouts.choice._is_worth_it", return_value=True),
-    ):
-        graph = with_explicit_biases(variant.graph, SM_90A, conditions)
-        graph = in_channels_last(graph, SM_90A, conditions)
-    calls = [node for node in graph.nodes() if node.op is Op.CALL and "conv" in node.attrs.target]
+    whole = with_explicit_biases(variant.graph, SM_90A, conditions)
+    graphs = in_all_ways(whole, conditions)
+    calls = [n for n in graphs[0].nodes() if n.op is Op.CALL and "conv" in n.attrs.target]
     assert len(calls) in (2, 3) and all(call.attrs.channels_last for call in calls)
-    assert_agrees(replace(variant, graph=graph), module, x)
+    assert len(graphs) > 1
+    for graph in graphs:
+        assert_agrees(replace(variant, graph=graph), module, x)
+
+
+def in_all_ways(graph: Graph, conditions: Conditions) -> list[Graph]:
+    """With each choice of what convolutions give back at once."""
+    found: list[Graph] = []
+    choosing = "opweld.plan.layouts.choice"
+    while True:
+        # The greatest of the ways, at 0, is the next one.
+        gains = ((-abs(at - len(found)), 0.0) for at in itertools.count())
+        measured = mock.Mock(side_effect=gains)
+        with (
+            all_convolutions_ours(),
+            mock.patch(f"{choosing}._is_worth_it", return_value=True),
+            mock.patch(f"{choosing}._gain_and_cost", measured),
+        ):
+            made = in_channels_last(graph, SM_90A, conditions)
+        if measured.call_count <= len(found):
+            return found
+        found.append(made)

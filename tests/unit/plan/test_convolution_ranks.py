@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from tests.unit.plan.convolving import (
     TF32,
     conv,
     convolutions,
+    nothing_given_back,
     one,
     operations,
     planned,
@@ -33,6 +35,13 @@ from opweld.target import CPU, SM_80, SM_90A
 LINE, VOLUME = (BATCH, 64, 4096), (BATCH, 64, 16, 32, 32)
 SPACES = {1: LINE, 3: VOLUME}
 each_rank = pytest.mark.parametrize("space", SPACES)
+
+
+@pytest.fixture(autouse=True)
+def in_their_order() -> Iterator[None]:
+    """What convolutions give goes on in their order: other tests are of giving it back."""
+    with nothing_given_back():
+        yield
 
 
 def taps(space: int, size: int = 3) -> tuple[int, ...]:

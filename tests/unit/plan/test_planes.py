@@ -154,10 +154,10 @@ STRETCHES: dict[str, tuple[Callable[[Make, Node], Node], list[bool]]] = {
         lambda m, x: average(m, one_by_one(m, m.relu(each(m, one_by_one(m, x))))),
         [False] * 3,
     ),
-    "before": (lambda m, x: average(m, one_by_one(m, m.relu(each(m, x)))), [False] * 2),
+    "before": (lambda m, x: average(m, one_by_one(m, m.relu(each(m, x)))), [True, False]),
     "before a pool": (
         lambda m, x: average(m, one_by_one(m, max_pool(m, m.tanh(each(m, x))))),
-        [False] * 2,
+        [True, False],
     ),
     "beside": (lambda m, x: average(m, m.add(each(m, x), one_by_one(m, m.tanh(x)))), [False] * 2),
     "two of one input": (

@@ -123,7 +123,7 @@ OPWELD_FN HaloGroup find_group(const Halos<T::kWidth>& halos, const TileAt& tile
     return {uint32_t(row), count};
 }
 
-// @find_runs deps: HaloSubtile, takes_rows
+// @find_runs deps: HaloSubtile, takes_runs
 // Where four neighbouring pixels of a lane go, the same of all filters: how many of them there are,
 // what an epilogue says of the first row, and whether it takes them as a run.
 template <typename Epilogue>
@@ -139,7 +139,7 @@ struct HaloRun {
 template <typename T, typename Epilogue>
 OPWELD_FN auto find_runs(const Halos<T::kWidth>& halos, const TileAt& tile,
                          const Epilogue& epilogue) {
-    if constexpr (takes_rows<Epilogue>) {
+    if constexpr (takes_runs<Epilogue>) {
         struct Runs {
             HaloRun<Epilogue> of_part[4];
         } runs;
@@ -160,7 +160,7 @@ OPWELD_FN auto find_runs(const Halos<T::kWidth>& halos, const TileAt& tile,
     }
 }
 
-// @give_subtile deps: EpilogueStore, HaloGroup, HaloSubtile, find_runs, give_runs, load_vector, takes_rows
+// @give_subtile deps: EpilogueStore, HaloGroup, HaloSubtile, find_runs, give_runs, load_vector, takes_rows, takes_runs
 // A subtile to an epilogue that takes runs of rows.
 template <typename T, int kPitch, typename Epilogue>
 OPWELD_FN void give_in_runs(const float (&values)[16][kPitch], const HaloSubtile<T>& subtile,
@@ -306,7 +306,7 @@ OPWELD_FN void give_halos(const float (&sums)[2][64], typename T::Memory& memory
         else if (part == 1) lay_out_pixels<T, 1>(sums, values, upper, lower);
         else if (part == 2) lay_out_pixels<T, 2>(sums, values, upper, lower);
         else lay_out_pixels<T, 3>(sums, values, upper, lower);
-        if constexpr (takes_rows<Epilogue>) {
+        if constexpr (takes_runs<Epilogue>) {
             if (sink.narrow && sink.epilogue.in_runs && known.marks == 0) {
                 const auto run = part == 0   ? runs.of_part[0]
                                  : part == 1 ? runs.of_part[1]
@@ -315,11 +315,11 @@ OPWELD_FN void give_halos(const float (&sums)[2][64], typename T::Memory& memory
                 give_in_runs(values, subtile, run, sink.epilogue);
                 continue;
             }
-            if constexpr (Epilogue::kLanes == 4) {
-                if (sink.narrow && sink.paired && halos.c.filters % 4 == 0 && known.marks == 0) {
-                    give_in_rows(values, subtile, group, sink.epilogue);
-                    continue;
-                }
+        }
+        if constexpr (takes_rows<Epilogue> && Epilogue::kLanes == 4) {
+            if (sink.narrow && sink.paired && halos.c.filters % 4 == 0 && known.marks == 0) {
+                give_in_rows(values, subtile, group, sink.epilogue);
+                continue;
             }
         }
         if (known.marks >= kDoesNotFit ||

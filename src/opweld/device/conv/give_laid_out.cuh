@@ -13,7 +13,7 @@ OPWELD_FN Index row_of(const RowsAt& to, int i) {
 [[maybe_unused]] OPWELD_FN bool has_row(const RowsAt& to, int i) { return i < count_of(to); }
 [[maybe_unused]] OPWELD_FN bool has_all_rows(const RowsAt& to) { return count_of(to) >= 16; }
 
-// @give_laid_out deps: EpilogueStore, Vector, give_runs, laid_out_rows, load_vector, own_thread, takes_rows
+// @give_laid_out deps: EpilogueStore, Vector, give_runs, laid_out_rows, load_vector, own_thread, takes_rows, takes_runs
 // A warp's part of a tile to `put(rows, column, values)`, from where it lies in shared memory: 4
 // columns of 4 rows at once, by half of the lanes those of one row. `row` is what `row_at` says of
 // one, once for all, and `of_lane` what another lane found. There are all rows, and whole fours of
@@ -60,7 +60,7 @@ OPWELD_FN void give_across_rows(const float (&rows)[16][kPitch], const Rows& to,
 template <int kPitch, typename Rows, typename Epilogue>
 OPWELD_FN void give_runs_of_rows(const float (&rows)[16][kPitch], const Rows& to, int column,
                                  const Epilogue& epilogue) {
-    constexpr int n = 4, kStep = 8, kEach = 4;
+    constexpr int n = 4, kStep = 8, kEach = Epilogue::kOperands > 3 ? 2 : 4;
     const int lane = own_thread() % 32, own = lane % 4 * n, columns = min(to.n - column, 64);
     const auto at = epilogue.row_at(row_of<uint32_t>(to, own));
     const auto give = [&](auto count, int first) {
@@ -114,11 +114,6 @@ template <typename Epilogue, bool kKnown = takes_rows<Epilogue>>
 constexpr int kTurnsTogether = 1;
 template <typename Epilogue>
 constexpr int kTurnsTogether<Epilogue, true> = Epilogue::kOperands > 3 ? 1 : 4;
-template <typename Epilogue>
-OPWELD_FN bool takes_runs(const Epilogue& epilogue) {
-    if constexpr (takes_rows<Epilogue>) return epilogue.in_runs;
-    else return false;
-}
 // What is laid out to the epilogue, or to the parts of sums.
 template <int kPitch, typename Rows, typename Epilogue>
 OPWELD_FN void give_laid_out(const float (&rows)[16][kPitch], const EpilogueStore<Epilogue>& sink,
@@ -140,11 +135,15 @@ OPWELD_FN void give_laid_out(const float (&rows)[16][kPitch], const EpilogueStor
         else
             for (int i = 0; i < 4; ++i) put(rows[i], at, values(i).lane);
     };
+    if constexpr (takes_runs<Epilogue>) {
+        const bool whole = has_all_rows(to) && row_of<int64_t>(to, 0) % 4 == 0;
+        if (!sink.parts && sink.narrow && sink.epilogue.in_runs && whole) {
+            give_runs_of_rows(rows, to, column, sink.epilogue);
+            return;
+        }
+    }
     if (sink.parts) {
         give_parts(rows, to, column, sink.parts);
-    } else if (takes_runs(sink.epilogue) && sink.narrow && has_all_rows(to) &&
-               row_of<uint32_t>(to, 0) % 4 == 0) {
-        if constexpr (takes_rows<Epilogue>) give_runs_of_rows(rows, to, column, sink.epilogue);
     } else if (!sink.narrow || to.n % 8 != 0) {
         give_across_rows<false, 1, uint64_t>(rows, to, column, row_at, put);
     } else {

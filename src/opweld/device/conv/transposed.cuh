@@ -77,7 +77,7 @@ OPWELD_FN TileAt tile_at(const WindowLoader<kSpace, TapsOfPhase<kColumns>, kWidt
 template <typename Epilogue, int kColumns>
 struct PhaseEpilogue {
     static constexpr int kLanes = Epilogue::kLanes;
-    static constexpr bool kTakesRows = true;
+    static constexpr bool kTakesRows = true, kMayBeAcross = Epilogue::kMayBeAcross;
     Epilogue whole;
     bool across;  // as of the whole
     Divisor columns, rows, out[3], num[3];

@@ -93,48 +93,111 @@ OPWELD_FN void give_slices(const Sums<kTileN, kPiece>& sums, Staging::OfWarp& sp
     }
 }
 
-// @give_across deps: RowsAt, Staging, Vector, give_runs, own_thread, stage_values
+// @give_across deps: RowsAt, Staging, load_vector, own_thread, stage_values
 // A warp's part of a tile, slice by slice, to an epilogue whose rows lie nearer in memory than its
-// columns: lanes are neighbouring rows, or n of them, of which each looks up its own once, and what
-// is read for the columns of a lane is under way together.
-template <int n, bool kScaled, typename Index, int kTileN, int kPiece, typename Epilogue>
+// columns: lanes are neighbouring rows, of which each looks up its own once, and take half of a
+// slice's columns at once, as values apart, so that the reads of all of them are under way
+// together.
+template <bool kScaled, typename Index, int kTileN, int kPiece, typename Epilogue>
 OPWELD_FN void give_across(const Sums<kTileN, kPiece>& sums, Staging::OfWarp& space,
                            const RowsAt& to, int column, const Epilogue& epilogue) {
-    constexpr int kColumns = Staging::kColumns, kStep = 2 * n, kEach = kColumns / kStep;
+    constexpr int kColumns = Staging::kColumns, kEach = kColumns / 2;
     const int rows = min(to.m - to.row, 16), columns = min(to.n - column, kTileN);
-    const int lane = own_thread() % 32, own = lane % (16 / n) * n, first = lane / (16 / n);
+    const int lane = own_thread() % 32, own = lane % 16;
     const auto row = epilogue.row_at(Index(to.first_row) + Index(to.row + own));
-    const auto give = [&](auto count, int before, int at) {
-        constexpr int kCount = decltype(count)::value;
-        Index of[kCount];
-        Vector<float, n> values[kCount];
+    const auto give = [&](auto count, const float* staged, const float* factors, int at) {
+        constexpr int n = decltype(count)::value, kLoad = n < 4 ? n : 4;
+        float values[n];
 #pragma unroll
-        for (int i = 0; i < kCount; ++i) {
-            const int place = at + i * kStep;
-            const float factor = kScaled ? space.factor[before + place] : 1.0f;
-            of[i] = Index(column + before + place);
+        for (int i = 0; i < n; i += kLoad) {
+            const auto value = load_vector<kLoad>(staged + i);
+            const auto factor = load_vector<kLoad>(factors + i);
 #pragma unroll
-            for (int j = 0; j < n; ++j) values[i].lane[j] = space.value[own + j][place] * factor;
+            for (int j = 0; j < kLoad; ++j) {
+                values[i + j] = kScaled ? value.lane[j] * factor.lane[j] : value.lane[j];
+            }
         }
-        give_runs(epilogue, row, of, values);
+        epilogue.template give<false>(row, Index(column + at), values);
     };
 #pragma unroll 1
     for (int before = 0; before < columns; before += kColumns) {
         __syncwarp();
         stage_values<0>(before / kColumns, sums, space.value, lane);
         __syncwarp();
-        if (own >= rows) continue;
-        if (before + kColumns <= columns) {
-            give(std::integral_constant<int, kEach>(), before, first);
+        const int first = lane / 16 * kEach,
+                  last = own < rows ? min(columns - before, kColumns) : 0;
+        const float* const staged = &space.value[own][0];
+        const float* const factors = space.factor + before;
+        if (first + kEach <= last) {
+            give(std::integral_constant<int, kEach>(), staged + first, factors + first,
+                 before + first);
         } else {
 #pragma unroll 1
-            for (int i = first; before + i < columns; i += kStep)
-                give(std::integral_constant<int, 1>(), before, i);
+            for (int i = first; i < last; ++i) {
+                give(std::integral_constant<int, 1>(), staged + i, factors + i, before + i);
+            }
         }
     }
 }
 
-// @give_sums deps: EpilogueStore, give_across, give_slices, takes_rows
+// @takes_runs deps: takes_rows
+// Whether neighbours in memory may be those of different rows, and whether an epilogue may then
+// take four of a column as one.
+template <typename Epilogue, typename = void>
+constexpr bool may_be_across = takes_rows<Epilogue>;
+template <typename Epilogue>
+constexpr bool may_be_across<Epilogue, std::void_t<decltype(Epilogue::kMayBeAcross)>> =
+    Epilogue::kMayBeAcross;
+template <typename Epilogue, typename = void>
+constexpr bool takes_runs = false;
+template <typename Epilogue>
+constexpr bool takes_runs<Epilogue, std::void_t<decltype(std::declval<Epilogue>().in_runs)>> =
+    may_be_across<Epilogue>;
+
+// @give_runs_across deps: RowsAt, Staging, Vector, give_runs, own_thread, stage_values
+// A warp's part of a tile, slice by slice, to an epilogue that takes runs of rows: lanes have four
+// rows each, and what is read for some of their columns is under way together.
+template <bool kScaled, int kTileN, int kPiece, typename Epilogue>
+OPWELD_FN void give_runs_across(const Sums<kTileN, kPiece>& sums, Staging::OfWarp& space,
+                                const RowsAt& to, int column, const Epilogue& epilogue) {
+    constexpr int n = 4, kStep = 2 * n, kEach = Epilogue::kOperands > 3 ? 2 : 4;
+    const int columns = min(to.n - column, kTileN), rows = to.m - to.row;
+    const int lane = own_thread() % 32, own = lane % 4 * n;
+    const auto row = epilogue.row_at(uint32_t(to.first_row) + uint32_t(to.row + own));
+    const auto give = [&](auto count, int before, int at) {
+        constexpr int kCount = decltype(count)::value;
+        uint32_t of[kCount];
+        Vector<float, n> values[kCount];
+#pragma unroll
+        for (int i = 0; i < kCount; ++i) {
+            const int place = at + i * kStep;
+            const float factor = kScaled ? space.factor[before + place] : 1.0f;
+            of[i] = uint32_t(column + before + place);
+#pragma unroll
+            for (int j = 0; j < n; ++j) values[i].lane[j] = space.value[own + j][place] * factor;
+        }
+        give_runs(epilogue, row, of, values);
+    };
+#pragma unroll 1
+    for (int before = 0; before < columns; before += Staging::kColumns) {
+        __syncwarp();
+        stage_values<0>(before / Staging::kColumns, sums, space.value, lane);
+        __syncwarp();
+        const int last = own < rows ? min(columns - before, Staging::kColumns) : 0;
+#pragma unroll 1
+        for (int i = lane / 4; i < last; i += kStep * kEach) {
+            if (i + kStep * (kEach - 1) < last) {
+                give(std::integral_constant<int, kEach>(), before, i);
+            } else {
+#pragma unroll 1
+                for (int at = i; at < last; at += kStep)
+                    give(std::integral_constant<int, 1>(), before, at);
+            }
+        }
+    }
+}
+
+// @give_sums deps: EpilogueStore, give_across, give_runs_across, give_slices, takes_rows, takes_runs
 // A warp's part of a tile to the epilogue, whose code stands here for each way of calling it,
 // kLanes at once or one; or to the parts of sums.
 template <bool kScaled, int kTileN, typename Epilogue, int kPiece>
@@ -170,12 +233,16 @@ OPWELD_FN void give_sums(const Sums<kTileN, kPiece>& sums, const EpilogueStore<E
         give_slices<kLanes, kTogether, kScaled, uint32_t>(sums, space, to, column, row_at,
                                                           to_epilogue);
     } else {
-        if constexpr (takes_rows<Epilogue>) {
+        if constexpr (may_be_across<Epilogue>) {
             if (sink.epilogue.across && sink.narrow) {
-                const bool whole = to.m % 4 == 0 && (to.first_row + to.row) % 4 == 0;
-                if (sink.epilogue.in_runs && whole)
-                    give_across<4, kScaled, uint32_t>(sums, space, to, column, sink.epilogue);
-                else give_across<1, kScaled, uint32_t>(sums, space, to, column, sink.epilogue);
+                if constexpr (takes_runs<Epilogue>) {
+                    const bool whole = to.m % 4 == 0 && (to.first_row + to.row) % 4 == 0;
+                    if (sink.epilogue.in_runs && whole) {
+                        give_runs_across<kScaled>(sums, space, to, column, sink.epilogue);
+                        return;
+                    }
+                }
+                give_across<kScaled, uint32_t>(sums, space, to, column, sink.epilogue);
                 return;
             }
         }

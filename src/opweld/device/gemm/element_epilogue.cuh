@@ -6,12 +6,18 @@ namespace op {
 // @ElementEpilogue deps: ElementLayout, load_words, store_words
 // F::of takes an element of a product before its operands and results. `all` are laid out along the
 // rows and the columns of the result: its last axis comes first, wherever it lies.
+// Whether neighbours in memory may be those of different rows: a functor may know that they are
+// not.
+template <typename F, typename = void>
+constexpr bool lies_across_rows = true;
+template <typename F>
+constexpr bool lies_across_rows<F, std::void_t<decltype(F::kAcross)>> = F::kAcross;
 template <typename F, typename Operands>
 struct ElementEpilogue;
 template <typename F, typename... X>
 struct ElementEpilogue<F, Types<X...>> {
     static constexpr int kLanes = F::kWidth, kLast = F::kRank - 1;
-    static constexpr bool kTakesRows = true;
+    static constexpr bool kTakesRows = true, kMayBeAcross = lies_across_rows<F>;
     static constexpr int kOperands = sizeof...(X);  // and results
     ElementLayout<F::kRank, sizeof...(X)> all;
     bool across;   // neighbours in memory are those of different rows
@@ -19,7 +25,7 @@ struct ElementEpilogue<F, Types<X...>> {
 
     auto laid_out_along(const TensorView* x) {
         const auto known = columns_apart(x);
-        in_runs = takes_runs(std::make_index_sequence<sizeof...(X)>());
+        in_runs = are_runs(std::make_index_sequence<sizeof...(X)>());
         return known;
     }
     // What is known of the tensors; columns stay an axis where they continue in all of them.
@@ -38,7 +44,7 @@ struct ElementEpilogue<F, Types<X...>> {
         return known;
     }
     template <size_t... k>
-    bool takes_runs(std::index_sequence<k...>) const {
+    bool are_runs(std::index_sequence<k...>) const {
         const auto takes = [&](size_t i) {
             if (all.strides[1][i] == 0) return true;
             bool even =

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ...ir.graph import Graph, Node
 from ...ir.ops import Kind
-from ...ir.views import behind_views, is_copy
+from ...ir.views import behind_views, is_moved
 from ..uses import uses_of
 
 _ROWS = (Kind.REDUCTION, Kind.SCAN)
@@ -42,7 +42,7 @@ def shares_of_copies(
         is_read_so = all(node.kind is Kind.POINTWISE and node.serial not in joined for node in read)
         return IN_PASSING if read and is_read_so else ALONE
 
-    shares = ((node, share_of(node)) for node in graph.nodes() if is_copy(node))
+    shares = ((copy, share_of(copy)) for copy in filter(is_moved, graph.nodes()))
     return [(copy, share) for copy, share in shares if share > 0.0]
 
 

@@ -51,9 +51,10 @@ class Moved:
     """A copy of a graph: `permuted` has the nodes that stand for some of the old ones, by serial,
     with the order of their axes; `copies` are what moves a tensor, and `given` the results that are
     moved. `returned` are those whose memory the caller gets, `shown` has what views of it show.
-    Those of the chosen convolutions that are `ours` take their input in any order, but for those of each channel by itself; those
-    of `patches` become matrix products. `convolutions` are what the chosen ones became; `tails`
-    are those, and what is computed of their elements, that are given back at once, at their `ends`.
+    Those of the chosen convolutions that are `ours` take their input in any order, but for those of
+    each channel by itself; those of `patches` become matrix products. `convolutions` are what the
+    chosen ones became; `tails` are those, and what is computed of their elements, that are given
+    back at once, at their `ends`; `images` are results that keep eager's order without being moved.
     """
 
     arena: Arena

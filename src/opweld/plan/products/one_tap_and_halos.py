@@ -93,7 +93,10 @@ _HALO_BYTES, _MOST_TAPS, _MOST_BOX = {64: 58 * 1024, 128: 120 * 1024}, 512, 256
 # share a multiprocessor half of what both take (H200, 2026-11-30, from twelve convolutions:
 # benchmarks/results/halo-variants-nvidia-h200.log).
 _TAP_US = {64: 0.37, 128: 0.74}
-_HALO_END_US = {True: {64: 4.1, 128: 4.0}, False: {64: 5.5, 128: 9.0}}  # channels first, or last
+# Ends of tiles of so many columns with channels first, and with them last (H200, 2026-12-01); with
+# channels first four pixels are given at once, or one where lines have no whole fours.
+_HALO_END_US = {True: {64: 4.1, 128: 4.0}, False: {64: 5.5, 128: 9.0}}
+_ONE_BY_ONE_US = 13.0
 _AT_ONCE = {64: 2, 128: 1}
 # What an interval of wide tiles waits for its halo where there is memory for no other one.
 _SINGLE_US = 1.0
@@ -124,8 +127,8 @@ def by_halos(
     or last, where tiles of windows take a multiprocessor `tile_us`; both have their pixels packed
     before.
     """
-    if not _has_halos(made, mode):
-        return None
+    if not _has_halos(made, mode) or not (channels_first or len(made.out) == 2):
+        return None  # of other ranks those with channels last took twice the time of windows
     widths = (32,) if number_at(made.windows.channels) <= 32 else (64, 32)
     # of two beside each other longer lines are written
     halos = [Halo(*each) for each in product(Blocks, (2, 1))]
@@ -180,7 +183,8 @@ def _made_by(
     wave = _MULTIPROCESSORS * _AT_ONCE[columns]
     intervals = ceil(number_at(windows.channels) / width) * width / INTERVAL
     tile_us = intervals * prod(kernel) * _TAP_US[columns]
-    tile_us += _HALO_END_US[channels_first][columns]
+    in_runs = not channels_first or out[-1] % 4 == 0
+    tile_us += _HALO_END_US[channels_first][columns] if in_runs else _ONE_BY_ONE_US
     if buffers == 1 and _AT_ONCE[columns] == 1:
         tile_us += ceil(number_at(windows.channels) / width) * _SINGLE_US
     return ByHalos(columns, width, halo, tiles, ceil(tiles / wave) * wave * tile_us)

@@ -66,6 +66,7 @@ def convolution_text(convolving: Convolving) -> str:
         f"struct {name} {{",
         folded(f"  using Operands = op::Types<{', '.join(operands)}>;"),
         f"  static constexpr int kRank = {rank}, kWidth = {convolving.lanes};",
+        *_known_order(convolving),
         folded(f"  static constexpr op::{view}<{space}{columns}> kWindows{{{listed}}};"),
         head("  OPWELD_FN void of", params, " {"),
         *statements(kernel, {_multiplied(kernel): given}),
@@ -79,6 +80,14 @@ def convolution_text(convolving: Convolving) -> str:
         "}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _known_order(convolving: Convolving) -> list[str]:
+    """That filters of a pixel are neighbours in memory, not pixels of a filter, where that is known
+    and tiles ask for it."""
+    if _is_permuted(convolving) or convolving.depthwise or convolving.in_planes:
+        return []
+    return ["  static constexpr bool kAcross = false;"]
 
 
 def _functions(convolving: Convolving) -> tuple[str, str, str]:
