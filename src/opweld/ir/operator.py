@@ -109,7 +109,12 @@ def operator_of(group: Group, fused: Lowered) -> Operator:
         for buffer, node in zip(read, group.inputs, strict=True)
     )
     results = tuple(
-        Result(name, node.type, _like(group, node), _is_in_format(node))
+        Result(
+            name,
+            node.type,
+            None if _is_in_format(node) else _like(group, node),
+            _is_in_format(node),
+        )
         for name, node in zip(named_out, group.outputs, strict=True)
     )
     needed = _symbols(group)

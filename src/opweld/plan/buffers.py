@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+from ..ir.attrs import CopyAttrs
 from ..ir.graph import Node
 from ..ir.ops import Kind
 from ..ir.plan import Group, GroupKind
@@ -27,6 +28,8 @@ def reuse_buffers(uses: Uses, groups: tuple[Group, ...]) -> tuple[Group, ...]:
 
 
 def _reusable(uses: Uses, read: Counter[int], group: Group) -> int | None:
+    if isinstance(group.outputs[0].attrs, CopyAttrs):
+        return None  # it may lie otherwise
     ways = places_of(group.nodes, group.outputs)
     assert ways is not None, "places without a limit are counted to the end"
     for position, operand in enumerate(group.inputs):
