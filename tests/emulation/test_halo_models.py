@@ -69,11 +69,17 @@ def test_runs_of_rows_are_as_rows_one_by_one(tmp_path: Path) -> None:
         0,
         tmp_path,
     )
+    runs = "columns[i] * step[k]"
+    assert runs in text
+    broken = pair_of_texts(
+        "broken", MODELS["gain and mean"], text.replace(runs, "columns[0] * step[k]"), 0, tmp_path
+    )
     (x,) = pair.inputs(2)
     _, new = pair.models()
     _, other = one_by_one.models()
     with torch.no_grad():
         assert torch.equal(new(x), other(x))
+        assert not torch.equal(new(x), broken.models()[1](x)), "runs are what it gives"
         last = x.contiguous(memory_format=torch.channels_last)
         torch.testing.assert_close(new(last), new(x), rtol=1e-5, atol=1e-5)
 

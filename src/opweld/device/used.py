@@ -19,6 +19,7 @@ _FUNCTION = re.compile(r"(operator\W+|\b\w+)\s*\(")
 _TYPE = re.compile(r"\b(?:struct|class|union|enum(?: class)?)\s+(\w+)\s*(<[^;{]*>)?[^;{(]*[;{]")
 _ALIAS = re.compile(r"\busing\s+(\w+)\s*=")
 _VALUES = re.compile(r"\b(\w+)\s*(?:<[^<>]*>\s*)?(?:\[[^\]]*\]\s*)*=[^=]")
+_PARTIAL_VALUE = re.compile(r"(?:static )?constexpr [\w:]+ (\w+)<")
 _EXPORTED = re.compile(r'^extern "C"', re.MULTILINE)
 _MACRO = re.compile(r"#define\s+(\w+)")
 
@@ -136,7 +137,8 @@ def _declaration(text: str) -> Declaration:
     names = frozenset() if _EXPORTED.search(text) else _names(code)
     plain = _without_template(code.strip())
     parameters = code.strip()[: len(code.strip()) - len(plain)]
-    head = frozenset(_WORD.findall(plain.partition("{")[0])) - frozenset(_WORD.findall(parameters))
+    end = "=" if _PARTIAL_VALUE.match(plain) else "{"  # what it is then need not be reached yet
+    head = frozenset(_WORD.findall(plain.partition(end)[0])) - frozenset(_WORD.findall(parameters))
     special = "operator" in head or code.strip().startswith("template <>") or _is_partial(code)
     parts = _parts(text, names)
     said = code if not parts else "\n".join(part for part in parts if isinstance(part, str))
@@ -169,8 +171,9 @@ def _member(text: str, owner: frozenset[str]) -> str | Declaration:
 
 def _is_partial(code: str) -> bool:
     """Whether it specialises a template for some of its arguments."""
-    found = _TYPE.match(_without_attributes(_without_template(code.strip())))
-    return bool(found and found[2])
+    plain = _without_attributes(_without_template(code.strip()))
+    found = _TYPE.match(plain)
+    return bool((found and found[2]) or _PARTIAL_VALUE.match(plain))
 
 
 def _names(code: str) -> frozenset[str]:
@@ -181,6 +184,8 @@ def _names(code: str) -> frozenset[str]:
         return frozenset({macro[1]} if macro else ())
     plain = _without_attributes(_without_template(start))
     head = plain.partition("{")[0]
+    if value := _PARTIAL_VALUE.match(plain):
+        return frozenset({value[1]})
     if alias := _ALIAS.match(plain):
         return frozenset({alias[1]})
     if "(" not in head and (kind := _TYPE.match(plain)):

@@ -88,6 +88,26 @@ def test_what_is_named_is_kept_with_what_it_names(user: str, kept: set[str]) -> 
     assert names(used([SMALL], [user])) == kept
 
 
+VALUES = """\
+template <typename E>
+constexpr bool is_large = true;
+template <typename E, typename = void>
+constexpr bool takes = false;
+template <typename E>
+constexpr bool takes<E, std::void_t<decltype(std::declval<E>().in_runs)>> =
+    is_large<E>;
+template <typename E>
+constexpr int of_two<E, true> = E::kTwo;
+"""
+
+
+def test_values_that_are_special_for_some_types_are_kept_with_them() -> None:
+    """And what they are then, which nothing else may name."""
+    (text,) = used([VALUES], ["int x = takes<Type>;"])
+    assert text.count("constexpr bool takes") == 2 and "is_large = true" in text
+    assert "of_two" not in text
+
+
 def test_members_that_nothing_names_go() -> None:
     (text,) = used([SMALL], ["Some<4> some; return some.last();"])
     assert "last()" in text and "float value[kCount]" in text
