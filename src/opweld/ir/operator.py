@@ -109,12 +109,7 @@ def operator_of(group: Group, fused: Lowered) -> Operator:
         for buffer, node in zip(read, group.inputs, strict=True)
     )
     results = tuple(
-        Result(
-            name,
-            node.type,
-            None if _is_in_format(node) else _like(group, node),
-            _is_in_format(node),
-        )
+        Result(name, node.type, _like(group, node), _is_in_format(node))
         for name, node in zip(named_out, group.outputs, strict=True)
     )
     needed = _symbols(group)
@@ -229,6 +224,8 @@ def _like(group: Group, node: Node) -> int | None:
     """The first operand that PyTorch's elementwise operations would take the layout from; what is
     made from a matrix product, or from attention, is row-major as that is.
     """
+    if _is_in_format(node):
+        return None
     if group.kind in (GroupKind.CONTRACTION, GroupKind.CONVOLUTION, GroupKind.ATTENTION):
         return None
     if group.tail is not None:

@@ -3,7 +3,7 @@
 struct k1_conv2d_add_relu_element {
   using Operands = op::Types<op::Along<const float, 3>, op::Along<float, 0, 1, 2, 3>>;
   static constexpr int kRank = 4, kWidth = 4;
-  static constexpr bool kAcross = false;
+  static constexpr bool kMayBeAcross = false;
   static constexpr op::Windowed<2> kWindows{{0, 2, 3, 1}, {1, 1}, {1, 1}, {1, 1}};
   OPWELD_FN void of(float product, float a_bias, float& result) {
     // model.py:11 y = F.relu(self.a(x))
@@ -24,7 +24,7 @@ extern "C" int k1_conv2d_add_relu_launch(const TensorView* operands, void* strea
 struct k2_conv2d_add_relu_element {
   using Operands = op::Types<op::Along<const float, 0, 1, 2, 3>, op::Along<float, 0, 1, 2, 3>>;
   static constexpr int kRank = 4, kWidth = 4;
-  static constexpr bool kAcross = false;
+  static constexpr bool kMayBeAcross = false;
   static constexpr op::Windowed<2> kWindows{{0, 1, 2, 3}, {1, 1}, {1, 1}, {1, 1}};
   OPWELD_FN void of(float product, float relu_out, float& result) {
     // model.py:12 y = F.relu(self.b(y) + y)
@@ -45,7 +45,7 @@ extern "C" int k2_conv2d_add_relu_launch(const TensorView* operands, void* strea
 struct k3_conv2d_sigmoid_element {
   using Operands = op::Types<op::Along<float, 0, 1, 2, 3>>;
   static constexpr int kRank = 4, kWidth = 4;
-  static constexpr bool kAcross = false;
+  static constexpr bool kMayBeAcross = false;
   static constexpr op::Windowed<2> kWindows{{0, 1, 2, 3}, {2, 2}, {0, 0}, {2, 1}};
   OPWELD_FN void of(float product, float& result) {
     // model.py:13 return torch.sigmoid(self.c(y)).mean((2, 3))

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from opweld.ir.attrs import CopyAttrs
+from opweld.ir.ops import Op
 from opweld.ir.types import DType
 
 from .plans import BATCH, Make, kernels_of, plan_of
@@ -32,6 +34,13 @@ def test_a_result_of_the_graph_is_never_overwritten():
     assert reused(m.relu(y), y) == [None]
     assert reused(m.relu(y), m.permute(y, 1, 0)) == [None]
     assert reused(m.relu(y), m.slice(m.permute(y, 1, 0), 0, 0, 2)) == [None]
+
+
+def test_a_result_in_the_inputs_format_may_lie_otherwise():
+    m = Make()
+    y = m.relu(m.call(m.x("x", BATCH, 8, 4, 4)))
+    assert reused(y) == ["call"]
+    assert reused(m.arena.make(Op.CAST, y, attrs=CopyAttrs(DType.F32))) == [None]
 
 
 def test_what_another_group_reads_is_not_overwritten():

@@ -15,7 +15,7 @@ from opweld.plan.layouts.copies import (
     ALONE,
     BEHIND_ROWS,
     IN_PASSING,
-    folds_of_space,
+    reductions_over_space,
     shares_of_copies,
 )
 
@@ -54,16 +54,16 @@ def test_what_is_computed_behind_rows_is_copied_by_their_kernel_or_another() -> 
     assert shares_of_copies(graph(copy), NONE, NONE) == [(copy, BEHIND_ROWS)]
 
 
-def test_space_is_condensed_apart_from_its_channels() -> None:
+def test_reductions_over_space_alone_read_again() -> None:
     m = Make()
     made = convolution(m)
     folds = m.reduced("mean", made, 1, 2), m.reduced("sum", made, 1, 2)
     found = graph(*folds, m.relu(made))
-    assert folds_of_space(found, frozenset({made.serial})) == [made], "once for both"
-    assert folds_of_space(found, NONE) == []
-    assert folds_of_space(graph(*folds), frozenset({made.serial})) == [], "it is read once"
+    assert reductions_over_space(found, frozenset({made.serial})) == [made], "once for both"
+    assert reductions_over_space(found, NONE) == []
+    assert reductions_over_space(graph(*folds), frozenset({made.serial})) == [], "it is read once"
     of_channels = graph(m.reduced("mean", made, 3))
-    assert folds_of_space(of_channels, frozenset({made.serial})) == []
+    assert reductions_over_space(of_channels, frozenset({made.serial})) == []
 
 
 @pytest.mark.parametrize("in_tiles", [False, True])

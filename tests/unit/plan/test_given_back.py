@@ -95,7 +95,7 @@ def test_results_keep_the_order_that_they_have_in_eager(back: bool) -> None:
     assert all(type(node.attrs) is CopyAttrs for node in made.graph.outputs)
 
 
-def test_what_reads_a_tail_across_is_told() -> None:
+def test_operands_that_a_tail_reads_across() -> None:
     """Not what is of each channel, nor the elements of the convolution itself."""
     m = Make()
     x = m.x("x", *IMAGES)

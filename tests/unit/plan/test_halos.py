@@ -63,6 +63,9 @@ class TestHalos:
         )
         for other in others:
             assert by_halos(other, Mode.TF32, inf) is None
+        volume = made(64, (32, 96, 96), (3, 3, 3), padding=1)
+        assert by_halos(volume, Mode.TF32, inf) is not None
+        assert by_halos(volume, Mode.TF32, inf, channels_first=False) is None
         assert by_halos(plain, Mode.FAITHFUL, inf) is None
         assert by_halos(plain, Mode.TF32, 0.0) is None  # windows are faster
 
@@ -80,6 +83,15 @@ class TestHalos:
         )
         assert few is not None and many is not None
         assert few.us / few.tiles > 4 * many.us / many.tiles
+
+    def test_ends_of_tiles_take_longer_with_channels_last_or_in_lines_without_fours(self) -> None:
+        def us(width: int, first: bool = True) -> float:
+            convolved = made(64, (1024, width), (3, 3), padding=1)
+            found = by_halos(convolved, Mode.TF32, inf, channels_first=first)
+            assert found is not None
+            return found.us / found.tiles
+
+        assert us(1024) < us(1024, first=False) == us(1022, first=False) < us(1022)
 
     def test_few_channels_have_narrow_intervals(self) -> None:
         found = by_halos(made(32, (512, 512), (5, 5), padding=2), Mode.TF32, inf)

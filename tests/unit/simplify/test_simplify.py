@@ -214,8 +214,8 @@ def test_every_fired_rule_is_within_the_default_policy():
     assert max(rule.numerics for rule in RULES) <= Numerics.REORDER
 
 
-def view_chain(e, *steps):
-    node = e.x
+def view_chain(e, *steps, of=None):
+    node = of or e.x
     for op, attrs in steps:
         node = e.make(op, node, attrs=attrs)
     return node
@@ -273,6 +273,46 @@ def test_views(case):
     node = view_chain(e, *steps)
     assert e.text(node) == expected
     feed = {"x": np.arange(24, dtype=np.float32).reshape(3, 2, 4)}
+    before, after = (interpret(g, feed) for g in (graph(node), e.simplified(node).graph))
+    assert np.array_equal(before, after)
+
+
+JOINED = (Op.RESHAPE, ShapeAttrs((BATCH, 8)))
+RESHAPED_CASES = {
+    "axes that are joined": (
+        lambda e, x: e.make(Op.EXP, view_chain(e, JOINED, of=e.make(Op.TANH, x))),
+        "tanh %0; exp %1; reshape %2 shape=[s0, 8]; return %3",
+    ),
+    "with a number": (
+        lambda e, x: e.make(Op.MUL, 3.0, view_chain(e, JOINED, of=e.make(Op.EXP, x))),
+        "exp %0; mul 3.0 %1; reshape %2 shape=[s0, 8]; return %3",
+    ),
+    "of an input": (
+        lambda e, x: e.make(Op.RELU, view_chain(e, JOINED, of=x)),
+        "reshape %0 shape=[s0, 8]; relu %1; return %2",
+    ),
+    "of two tensors": (
+        lambda e, x: e.make(
+            Op.ADD, *(view_chain(e, JOINED, of=e.make(op, x)) for op in (Op.EXP, Op.RELU))
+        ),
+        "exp %0; reshape %1 shape=[s0, 8]; relu %0; reshape %3 shape=[s0, 8]; add %2 %4; return %5",
+    ),
+    "an axis of one": (
+        lambda e, x: e.make(
+            Op.EXP, view_chain(e, (Op.RESHAPE, ShapeAttrs((1, BATCH, 2, 4))), of=e.make(Op.TANH, x))
+        ),
+        "tanh %0; reshape %1 shape=[1, s0, 2, 4]; exp %2; return %3",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", RESHAPED_CASES)
+def test_elements_are_computed_before_a_reshape_of_what_is_computed(case):
+    make, expected = RESHAPED_CASES[case]
+    e = Expression(BATCH, 2, 4)
+    node = make(e, e.x)
+    assert e.text(node) == expected
+    feed = {"x": np.linspace(-3, 3, 24, dtype=np.float32).reshape(3, 2, 4)}
     before, after = (interpret(g, feed) for g in (graph(node), e.simplified(node).graph))
     assert np.array_equal(before, after)
 

@@ -160,7 +160,7 @@ OPWELD_FN auto find_runs(const Halos<T::kWidth>& halos, const TileAt& tile,
     }
 }
 
-// @give_subtile deps: EpilogueStore, HaloGroup, HaloSubtile, find_runs, give_runs, load_vector, takes_rows, takes_runs
+// @give_subtile deps: EpilogueStore, HaloGroup, HaloSubtile, find_runs, give_columns, load_vector, takes_rows, takes_runs
 // A subtile to an epilogue that takes runs of rows.
 template <typename T, int kPitch, typename Epilogue>
 OPWELD_FN void give_in_runs(const float (&values)[16][kPitch], const HaloSubtile<T>& subtile,
@@ -170,15 +170,9 @@ OPWELD_FN void give_in_runs(const float (&values)[16][kPitch], const HaloSubtile
     const int filters = subtile.filters();
     constexpr int kStep = 32 / kQuads, kTogether = 4;
     const auto give = [&](auto count, int first) {
-        constexpr int kColumns = decltype(count)::value;
-        uint32_t columns[kColumns];
-        Vector<float, kEach> staged[kColumns];
-#pragma unroll
-        for (int i = 0; i < kColumns; ++i) {
-            columns[i] = uint32_t(subtile.column + first + i * kStep);
-            staged[i] = load_vector<kEach>(&values[first + i * kStep][pixel]);
-        }
-        give_runs(epilogue, run.starts, columns, staged);
+        give_columns<decltype(count)::value, kStep>(
+            epilogue, run.starts, subtile.column + first,
+            [&](int i) { return load_vector<kEach>(&values[first + i][pixel]); });
     };
     if (run.whole && filters == 16) {
 #pragma unroll
@@ -208,38 +202,35 @@ OPWELD_FN void give_in_runs(const float (&values)[16][kPitch], const HaloSubtile
 template <typename T, int kPitch, typename Epilogue>
 OPWELD_FN void give_in_rows(const float (&values)[16][kPitch], const HaloSubtile<T>& subtile,
                             const HaloGroup& of_lane, const Epilogue& epilogue) {
-    constexpr int kRows = 8;
-    const int lane = own_thread() % 32, first = lane % 4 * 4, filters = subtile.filters();
+    constexpr int kRows = 64 / 8;
+    const int lane = own_thread() % 32, first = lane % 4 * 4, own = lane / 4;
     const uint32_t column = uint32_t(subtile.column + first);
+    decltype(epilogue.row_at(uint32_t())) at[kRows];
+    bool exists[kRows], all = true;
 #pragma unroll
-    for (int from = 0; from < 64; from += 8 * kRows) {
-        decltype(epilogue.row_at(uint32_t())) at[kRows];
-        bool exists[kRows], all = true;
-#pragma unroll
-        for (int i = 0; i < kRows; ++i) {
-            const int pixel = from + 8 * i + lane / 4;
-            const int group =
-                subtile.block_of(subtile.part, pixel) * 16 + subtile.group_of(subtile.part, pixel);
-            const uint32_t row = __shfl_sync(~0u, of_lane.row, group) + lane / 4;
-            exists[i] = lane / 4 < __shfl_sync(~0u, of_lane.count, group);
-            all = all && exists[i];
-            at[i] = epilogue.row_at(exists[i] ? row : uint32_t(0));
-        }
-        const auto staged = [&](int i) {
-            Vector<float, 4> found;
-#pragma unroll
-            for (int j = 0; j < 4; ++j) found.lane[j] = values[first + j][from + 8 * i + lane / 4];
-            return found;
-        };
-        if (first >= filters) continue;
-        if (all) {
-            epilogue.template give_rows<4>(at, column, staged);
-        } else {
-#pragma unroll
-            for (int i = 0; i < kRows; ++i)
-                if (exists[i]) epilogue.template give<true>(at[i], column, staged(i).lane);
-        }
+    for (int i = 0; i < kRows; ++i) {
+        const int pixel = 8 * i + own;
+        const int group =
+            subtile.block_of(subtile.part, pixel) * 16 + subtile.group_of(subtile.part, pixel);
+        const uint32_t row = __shfl_sync(~0u, of_lane.row, group) + own;
+        exists[i] = own < __shfl_sync(~0u, of_lane.count, group);
+        all = all && exists[i];
+        at[i] = epilogue.row_at(exists[i] ? row : uint32_t(0));
     }
+    const auto staged = [&](int i) {
+        Vector<float, 4> found;
+#pragma unroll
+        for (int j = 0; j < 4; ++j) found.lane[j] = values[first + j][8 * i + own];
+        return found;
+    };
+    if (first >= subtile.filters()) return;
+    if (all) {
+        epilogue.template give_rows<4>(at, column, staged);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < kRows; ++i)
+        if (exists[i]) epilogue.template give<true>(at[i], column, staged(i).lane);
 }
 // A subtile to any epilogue, one by one.
 template <typename Index, typename T, int kPitch, typename Epilogue>

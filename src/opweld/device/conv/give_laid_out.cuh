@@ -13,7 +13,7 @@ OPWELD_FN Index row_of(const RowsAt& to, int i) {
 [[maybe_unused]] OPWELD_FN bool has_row(const RowsAt& to, int i) { return i < count_of(to); }
 [[maybe_unused]] OPWELD_FN bool has_all_rows(const RowsAt& to) { return count_of(to) >= 16; }
 
-// @give_laid_out deps: EpilogueStore, Vector, give_runs, laid_out_rows, load_vector, own_thread, takes_rows, takes_runs
+// @give_laid_out deps: EpilogueStore, give_columns, laid_out_rows, load_vector, own_thread, takes_rows, takes_runs
 // A warp's part of a tile to `put(rows, column, values)`, from where it lies in shared memory: 4
 // columns of 4 rows at once, by half of the lanes those of one row. `row` is what `row_at` says of
 // one, once for all, and `of_lane` what another lane found. There are all rows, and whole fours of
@@ -60,31 +60,14 @@ OPWELD_FN void give_across_rows(const float (&rows)[16][kPitch], const Rows& to,
 template <int kPitch, typename Rows, typename Epilogue>
 OPWELD_FN void give_runs_of_rows(const float (&rows)[16][kPitch], const Rows& to, int column,
                                  const Epilogue& epilogue) {
-    constexpr int n = 4, kStep = 8, kEach = Epilogue::kOperands > 3 ? 2 : 4;
-    const int lane = own_thread() % 32, own = lane % 4 * n, columns = min(to.n - column, 64);
-    const auto at = epilogue.row_at(row_of<uint32_t>(to, own));
-    const auto give = [&](auto count, int first) {
-        constexpr int kCount = decltype(count)::value;
-        uint32_t of[kCount];
-        Vector<float, n> values[kCount];
+    const int lane = own_thread() % 32, own = lane % 4 * 4, columns = min(to.n - column, 64);
+    const auto row = epilogue.row_at(row_of<uint32_t>(to, own));
+    give_columns_until<8>(epilogue, row, column, lane / 4, columns, [&](int i) {
+        Vector<float, 4> values;
 #pragma unroll
-        for (int i = 0; i < kCount; ++i) {
-            of[i] = uint32_t(column + first + i * kStep);
-#pragma unroll
-            for (int j = 0; j < n; ++j) values[i].lane[j] = rows[own + j][first + i * kStep];
-        }
-        give_runs(epilogue, at, of, values);
-    };
-#pragma unroll 1
-    for (int before = 0; before < columns; before += kStep * kEach) {
-        const int first = before + lane / 4;
-        if (before + kStep * kEach <= columns) {
-            give(std::integral_constant<int, kEach>(), first);
-        } else {
-#pragma unroll 1
-            for (int i = first; i < columns; i += kStep) give(std::integral_constant<int, 1>(), i);
-        }
-    }
+        for (int j = 0; j < 4; ++j) values.lane[j] = rows[own + j][i];
+        return values;
+    });
 }
 // A warp's part of a tile to the parts of sums.
 template <int kPitch, typename Rows>

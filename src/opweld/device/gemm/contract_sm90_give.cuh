@@ -154,46 +154,61 @@ template <typename Epilogue>
 constexpr bool takes_runs<Epilogue, std::void_t<decltype(std::declval<Epilogue>().in_runs)>> =
     may_be_across<Epilogue>;
 
-// @give_runs_across deps: RowsAt, Staging, Vector, give_runs, own_thread, stage_values
+// @give_columns deps: Vector, give_runs
+// Four rows, neighbours in memory, of columns from `first` on, each kStep behind the one before:
+// `value(i)` are those of the column that is i behind the first.
+template <int kColumns, int kStep, typename Epilogue, typename Row, typename Value>
+OPWELD_FN void give_columns(const Epilogue& epilogue, const Row& row, int first,
+                            const Value& value) {
+    uint32_t columns[kColumns];
+    Vector<float, 4> values[kColumns];
+#pragma unroll
+    for (int i = 0; i < kColumns; ++i) {
+        columns[i] = uint32_t(first + i * kStep);
+        values[i] = value(i * kStep);
+    }
+    give_runs(epilogue, row, columns, values);
+}
+// Those before `last`, of `begin` and on, as many together as there are registers for.
+template <int kStep, typename Epilogue, typename Row, typename Value>
+OPWELD_FN void give_columns_until(const Epilogue& epilogue, const Row& row, int begin, int first,
+                                  int last, const Value& value) {
+    constexpr int kEach = Epilogue::kOperands > 3 ? 2 : 4;
+#pragma unroll 1
+    for (int i = first; i < last;) {
+        const auto behind = [&](int more) { return value(i + more); };
+        if (i + kStep * (kEach - 1) < last) {
+            give_columns<kEach, kStep>(epilogue, row, begin + i, behind);
+            i += kStep * kEach;
+        } else {
+            give_columns<1, kStep>(epilogue, row, begin + i, behind);
+            i += kStep;
+        }
+    }
+}
+
+// @give_runs_across deps: RowsAt, Staging, give_columns, own_thread, stage_values
 // A warp's part of a tile, slice by slice, to an epilogue that takes runs of rows: lanes have four
-// rows each, and what is read for some of their columns is under way together.
+// rows each.
 template <bool kScaled, int kTileN, int kPiece, typename Epilogue>
 OPWELD_FN void give_runs_across(const Sums<kTileN, kPiece>& sums, Staging::OfWarp& space,
                                 const RowsAt& to, int column, const Epilogue& epilogue) {
-    constexpr int n = 4, kStep = 2 * n, kEach = Epilogue::kOperands > 3 ? 2 : 4;
     const int columns = min(to.n - column, kTileN), rows = to.m - to.row;
-    const int lane = own_thread() % 32, own = lane % 4 * n;
+    const int lane = own_thread() % 32, own = lane % 4 * 4;
     const auto row = epilogue.row_at(uint32_t(to.first_row) + uint32_t(to.row + own));
-    const auto give = [&](auto count, int before, int at) {
-        constexpr int kCount = decltype(count)::value;
-        uint32_t of[kCount];
-        Vector<float, n> values[kCount];
-#pragma unroll
-        for (int i = 0; i < kCount; ++i) {
-            const int place = at + i * kStep;
-            const float factor = kScaled ? space.factor[before + place] : 1.0f;
-            of[i] = uint32_t(column + before + place);
-#pragma unroll
-            for (int j = 0; j < n; ++j) values[i].lane[j] = space.value[own + j][place] * factor;
-        }
-        give_runs(epilogue, row, of, values);
-    };
 #pragma unroll 1
     for (int before = 0; before < columns; before += Staging::kColumns) {
         __syncwarp();
         stage_values<0>(before / Staging::kColumns, sums, space.value, lane);
         __syncwarp();
         const int last = own < rows ? min(columns - before, Staging::kColumns) : 0;
-#pragma unroll 1
-        for (int i = lane / 4; i < last; i += kStep * kEach) {
-            if (i + kStep * (kEach - 1) < last) {
-                give(std::integral_constant<int, kEach>(), before, i);
-            } else {
-#pragma unroll 1
-                for (int at = i; at < last; at += kStep)
-                    give(std::integral_constant<int, 1>(), before, at);
-            }
-        }
+        give_columns_until<8>(epilogue, row, column + before, lane / 4, last, [&](int i) {
+            const float factor = kScaled ? space.factor[before + i] : 1.0f;
+            Vector<float, 4> values;
+#pragma unroll
+            for (int j = 0; j < 4; ++j) values.lane[j] = space.value[own + j][i] * factor;
+            return values;
+        });
     }
 }
 

@@ -4,20 +4,20 @@
 namespace op {
 
 // @ElementEpilogue deps: ElementLayout, load_words, store_words
-// F::of takes an element of a product before its operands and results. `all` are laid out along the
-// rows and the columns of the result: its last axis comes first, wherever it lies.
 // Whether neighbours in memory may be those of different rows: a functor may know that they are
 // not.
 template <typename F, typename = void>
-constexpr bool lies_across_rows = true;
+constexpr bool may_lie_across = true;
 template <typename F>
-constexpr bool lies_across_rows<F, std::void_t<decltype(F::kAcross)>> = F::kAcross;
+constexpr bool may_lie_across<F, std::void_t<decltype(F::kMayBeAcross)>> = F::kMayBeAcross;
+// F::of takes an element of a product before its operands and results. `all` are laid out along the
+// rows and the columns of the result: its last axis comes first, wherever it lies.
 template <typename F, typename Operands>
 struct ElementEpilogue;
 template <typename F, typename... X>
 struct ElementEpilogue<F, Types<X...>> {
     static constexpr int kLanes = F::kWidth, kLast = F::kRank - 1;
-    static constexpr bool kTakesRows = true, kMayBeAcross = lies_across_rows<F>;
+    static constexpr bool kTakesRows = true, kMayBeAcross = may_lie_across<F>;
     static constexpr int kOperands = sizeof...(X);  // and results
     ElementLayout<F::kRank, sizeof...(X)> all;
     bool across;   // neighbours in memory are those of different rows

@@ -25,12 +25,12 @@ OPWELD_FN void store_run(T* to, const Pack<std::remove_const_t<T>, n>& values) {
 // Values of neighbouring rows, the first of which is `row`, of some columns to such an epilogue:
 // what is read for all of them is under way together.
 template <typename T, int n, int kColumns>
-struct Runs {
+struct FetchedRuns {
     Pack<std::remove_const_t<T>, n> of[kColumns];
 };
 template <int n, int kColumns, typename T, typename Index>
 OPWELD_FN auto fetch_runs(T* from, const Index (&columns)[kColumns], Index step, bool is_one) {
-    Runs<T, n, kColumns> found;
+    FetchedRuns<T, n, kColumns> found;
 #pragma unroll
     for (int i = 0; i < kColumns; ++i) found.of[i] = fetch_run<n>(from + columns[i] * step, is_one);
     return found;

@@ -14,7 +14,8 @@ kernels of ours are in the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 
 from ...ir.graph import Graph, Node
 from ...ir.ops import Kind
@@ -33,7 +34,7 @@ from ..products.windows import (
     lost_with_channels_last,
 )
 from ..uses import uses_of
-from .copies import ALONE, folds_of_space, shares_of_copies
+from .copies import ALONE, reductions_over_space, shares_of_copies
 from .moved import FOLLOWING, Moved, Order, channels_last, has_groups, sees_one_channel
 from .planes import kept_in_planes, with_formats
 
@@ -42,8 +43,9 @@ _DTYPES = (DType.F32, DType.F16, DType.BF16)
 _LEAST_GAIN = 1.2
 # What one more kernel takes of the host, where kernels of ours take the place of few calls.
 _OF_A_KERNEL_US = 10.0
-# What is condensed along space is read once more, for there is no row of it to be kept.
-_OF_FOLDS = 0.25
+# What is reduced over space is read once more, for there is no row of it to be kept: of what a copy
+# takes.
+_READ_AGAIN = 0.25
 # A convolution in tiles that gives its result with channels first reads elements beside it slowly.
 _READ_ACROSS = 2.0
 
@@ -63,30 +65,27 @@ def in_channels_last(graph: Graph, target: Target, conditions: Conditions) -> Gr
         return graph  # how its gradients do between those of groups, which stay, was not measured
     candidates = [] if in_step else nodes
     followed = _followed(graph)
-
-    def in_planes(node: Node) -> bool:
-        return is_ours_in_planes(node, target, conditions, node.serial in followed)
-
-    of_ours = [n for n in candidates if is_ours(n, target, conditions, n.serial in followed)]
-    gains = {n.serial: gain_of_ours(n, target, conditions, n.serial in followed) for n in of_ours}
-    lost = {n.serial: lost_with_channels_last(n, target, conditions) for n in of_ours}
+    gains, lost, planes = dict[int, float](), dict[int, float](), set[int]()
+    for node in candidates:
+        about = target, conditions, node.serial in followed
+        if is_ours(node, *about):
+            gains[node.serial] = gain_of_ours(node, *about)
+            lost[node.serial] = lost_with_channels_last(node, target, conditions)
+            planes |= {node.serial} if is_ours_in_planes(node, *about) else set()
     ours = frozenset(gains)
     of_patches = {node.serial: gain_of_patches(node, target, conditions) for node in candidates}
     patches = frozenset(serial for serial, gain in of_patches.items() if gain > 0.0) - ours
     gains |= {serial: of_patches[serial] for serial in patches}
     chosen = ours | patches | {node.serial for node in nodes if _is_of_library(node, in_step)}
     chosen -= kept_in_planes(graph, chosen, FOLLOWING, followed, target, conditions)
-    planes = frozenset(node.serial for node in of_ours if in_planes(node)) & chosen
+    estimates = _Estimates(graph, gains, lost, target, conditions)
     while chosen:
-        found = [
-            (moved, *_gain_and_cost(moved, chosen, graph, gains, lost, target, conditions))
-            for moved in _moved_in_all_ways(graph, chosen, ours, patches, planes)
-        ]
-        moved, gain, cost = max(found, key=lambda each: each[1] - each[2])
-        if _is_worth_it(gain, cost):
-            graph = moved.graph
+        found = list(_moved_in_all_ways(graph, chosen, ours, patches, planes & chosen))
+        gain, costs = estimates.gain(chosen - patches, chosen), list(map(estimates.cost, found))
+        if _is_worth_it(gain, min(costs)):
+            graph = found[costs.index(min(costs))].graph
             break
-        behind = _convolutions_behind(found[0][0], graph, chosen)
+        behind = _convolutions_behind(found[0], graph, chosen)
         if not behind:
             break
         chosen -= behind
@@ -132,7 +131,7 @@ def _moved_in_all_ways(
     chosen: frozenset[int],
     ours: frozenset[int],
     patches: frozenset[int],
-    planes: frozenset[int],
+    planes: Collection[int],
 ) -> Iterator[Moved]:
     """With results that go on in their order, and with those given back at once of the convolutions
     nearest before results of the graph, or of all, that kernels of ours make in tiles; then those
@@ -148,7 +147,7 @@ def _moved_in_all_ways(
         if given_back:
             yield Moved.of(graph, chosen, ours, patches, given_back, images)
     if planes and tiled:
-        yield Moved.of(graph, chosen - planes, ours, patches, tiled, images)
+        yield Moved.of(graph, chosen - {*planes}, ours, patches, tiled, images)
 
 
 def _is_depthwise(node: Node) -> bool:
@@ -159,44 +158,51 @@ def _is_worth_it(gain: float, cost: float) -> bool:
     return gain > _LEAST_GAIN * cost
 
 
-def _gain_and_cost(
-    moved: Moved,
-    chosen: frozenset[int],
-    graph: Graph,
-    gains: Mapping[int, float],
-    lost: Mapping[int, float],
-    target: Target,
-    conditions: Conditions,
-) -> tuple[float, float]:
-    """Microseconds that are saved, of what cuDNN would move and of what kernels of ours are faster,
-    and those of copies.
+@dataclass(frozen=True, slots=True)
+class _Estimates:
+    """Microseconds for a graph: by convolution the `gains` of what is faster with channels last,
+    and what is `lost` of these where a kernel of ours gives its result so, and not with them first.
     """
 
-    def copied_us(*nodes: Node) -> float:
-        num_bytes = sum(number_at(node.type.size_bytes, conditions.sizes) for node in nodes)
-        return 2 * num_bytes / target.copy_bytes_per_s * 1e6
+    graph: Graph
+    gains: Mapping[int, float]
+    lost: Mapping[int, float]
+    target: Target
+    conditions: Conditions
 
-    gain = sum((gains.get(serial, 0.0) for serial in sorted(chosen)), start=0.0)
-    for node in graph.nodes():
-        of_library = node.serial in chosen - moved.patches
-        if of_library and library_takes_channels_last(node, conditions.library_convolutions):
-            gain += copied_us(node, node.inputs[0])
-    ours = moved.ours & moved.chosen
-    depthwise = {node.serial for node in graph.nodes() if _is_depthwise(node)} & ours
-    tiled, others = (
-        frozenset(moved.convolutions[serial].serial for serial in serials)
-        for serials in (ours - depthwise, depthwise)
-    )
-    cost = 0.0
-    for copy, share in shares_of_copies(moved.graph, tiled, others):
-        cost += share * copied_us(copy) + (_OF_A_KERNEL_US if ours and share == ALONE else 0.0)
-    last = frozenset(node.serial for node, order in moved.permuted.values() if _is_last(order))
-    for operand in folds_of_space(moved.graph, last):
-        cost += _OF_FOLDS * copied_us(operand) + _OF_A_KERNEL_US
-    for serial in sorted((ours - depthwise) - moved.tails.keys()):
-        cost += lost[serial]
-    cost += sum(_READ_ACROSS * copied_us(operand) for operand in moved.read_across(graph))
-    return gain, cost
+    def gain(self, convolutions: frozenset[int], chosen: frozenset[int]) -> float:
+        """Of what kernels of ours are faster, and of what cuDNN would move for `convolutions`."""
+        gain = sum((self.gains.get(serial, 0.0) for serial in sorted(chosen)), start=0.0)
+        in_step = self.conditions.library_convolutions
+        for node in self.graph.nodes():
+            if node.serial in convolutions and library_takes_channels_last(node, in_step):
+                gain += self.copied(node) + self.copied(node.inputs[0])
+        return gain
+
+    def cost(self, moved: Moved) -> float:
+        """Of copies, and of what takes longer in the order that it has."""
+        ours = moved.ours & moved.chosen
+        depthwise = {node.serial for node in self.graph.nodes() if _is_depthwise(node)} & ours
+        tiled, others = (
+            frozenset(moved.convolutions[serial].serial for serial in serials)
+            for serials in (ours - depthwise, depthwise)
+        )
+        cost = 0.0
+        for copy, share in shares_of_copies(moved.graph, tiled, others):
+            alone = ours and share == ALONE
+            cost += share * self.copied(copy) + (_OF_A_KERNEL_US if alone else 0.0)
+        last = frozenset(node.serial for node, order in moved.permuted.values() if _is_last(order))
+        for operand in reductions_over_space(moved.graph, last):
+            cost += _READ_AGAIN * self.copied(operand) + _OF_A_KERNEL_US
+        for serial in sorted((ours - depthwise) - moved.tails.keys()):
+            cost += self.lost[serial]
+        across = map(self.copied, moved.read_across(self.graph))
+        return cost + _READ_ACROSS * sum(across)
+
+    def copied(self, node: Node) -> float:
+        """Of reading and writing all of a tensor."""
+        num_bytes = number_at(node.type.size_bytes, self.conditions.sizes)
+        return 2 * num_bytes / self.target.copy_bytes_per_s * 1e6
 
 
 def _is_last(order: Order) -> bool:

@@ -58,7 +58,7 @@ def _joined(graph: Graph, convolutions: frozenset[int]) -> frozenset[int]:
 
 
 def _behind_rows(graph: Graph) -> set[int]:
-    """What is computed, element by element, of what rows have been condensed to."""
+    """What is computed, element by element, of what rows have been reduced to."""
     found = set[int]()
     for node in graph.nodes():
         if node.kind is not Kind.POINTWISE:
@@ -69,8 +69,8 @@ def _behind_rows(graph: Graph) -> set[int]:
     return found
 
 
-def folds_of_space(graph: Graph, permuted: frozenset[int]) -> list[Node]:
-    """What is condensed along all of its space and read once more, of these tensors with their
+def reductions_over_space(graph: Graph, permuted: frozenset[int]) -> list[Node]:
+    """What is reduced over all of its space and read once more, of these tensors with their
     channels last: the values of a channel lie apart, and no row of them is kept on the chip.
     """
     readers = uses_of(graph).readers

@@ -87,7 +87,7 @@ def _known_order(convolving: Convolving) -> list[str]:
     and tiles ask for it."""
     if _is_permuted(convolving) or convolving.depthwise or convolving.in_planes:
         return []
-    return ["  static constexpr bool kAcross = false;"]
+    return ["  static constexpr bool kMayBeAcross = false;"]
 
 
 def _functions(convolving: Convolving) -> tuple[str, str, str]:
