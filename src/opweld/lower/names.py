@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ..ir.graph import Node
 from ..ir.ops import Op
 from ..ir.syntax import is_reserved
-from ..ir.views import is_free_view
+from ..ir.views import is_copy, is_free_view
 
 
 @dataclass(slots=True)
@@ -41,4 +41,4 @@ def wish_for(node: Node) -> str:
         return wish_for(node.inputs[0])
     if node.op is Op.CALL:
         return str(node.attrs.target).split(".")[1]
-    return f"{node.op.value}_out"
+    return f"{'copy' if is_copy(node) else node.op.value}_out"

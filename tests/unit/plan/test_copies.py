@@ -51,7 +51,8 @@ def test_what_is_computed_behind_rows_is_copied_by_their_kernel_or_another() -> 
     m = Make()
     made = convolution(m)
     copy = copied(m, m.relu(m.mul(m.softmax(made, 3), 2.0)))
-    assert shares_of_copies(graph(copy), NONE, NONE) == [(copy, BEHIND_ROWS)]
+    for tiled in (NONE, frozenset({made.serial})):
+        assert shares_of_copies(graph(copy), tiled, NONE) == [(copy, BEHIND_ROWS)]
 
 
 def test_reductions_over_space_alone_read_again() -> None:

@@ -17,7 +17,7 @@ import opweld.device
 from opweld.ir.expr import symbols_of
 from opweld.ir.kernels.convolution import Blocks, Convolution, Convolving, Halo
 from opweld.ir.kernels.product import Mode
-from opweld.ir.plan import Plan
+from opweld.ir.plan import ConvolutionSchedule, Plan
 from opweld.ir.text import to_text
 from opweld.lower import lower
 from opweld.plan.products import one_tap_and_halos as halos
@@ -149,6 +149,17 @@ def test_tiles_are_those_of_the_sizes_of_the_example() -> None:
     found = [by_halos(convolved, Mode.TF32, inf, ((name, 4096),)) for name in symbols_of(BATCH)]
     (many,) = (each for each in found if each)
     assert many.tiles == 4096 * 64 * 64 // 256
+
+
+def test_a_plan_chooses_at_the_sizes_of_the_example() -> None:
+    m = Make()
+    y = tail_of(m, conv(m, m.x("x", BATCH, 16, 16, 512), 512, (3, 3), last=True, padding=1))
+    (name,) = symbols_of(BATCH)
+    schedules = [
+        one(y, conditions=replace(TF32, sizes=((name, images),))).schedule for images in (2, 32)
+    ]
+    few, many = (each for each in schedules if isinstance(each, ConvolutionSchedule))
+    assert few.halo is None and many.halo is not None
 
 
 def test_the_kernel_has_the_sizes_that_the_plan_takes_it_for() -> None:
