@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 from tests.behaviour.emitted import Pair, kernels_in, leaves
 from tests.behaviour.products import pair_of_texts, text_of
 from tests.behaviour.test_products import gradients, require_near
+from tests.unit.plan.convolving import nothing_given_back
 from torch import nn
 
 from opweld.driver import compile_module
@@ -330,10 +332,12 @@ class Draws(nn.Module):
         return y.mean((2, 3)) * scale.amax((1, 2, 3)).unsqueeze(1)
 
 
-def test_numbers_are_drawn_in_the_programs_order() -> None:
+@pytest.mark.parametrize("moved", [True, False], ids=["moved before", "given back"])
+def test_numbers_are_drawn_in_the_programs_order(moved: bool) -> None:
     original = Original("draws.py", __name__, "Draws", None)
     call = (torch.randn(2, 4, 12, 12),)
-    text = compile_module(Draws(), call, {}, original, Options(target="sm_90a")).text
+    with nothing_given_back() if moved else nullcontext():
+        text = compile_module(Draws(), call, {}, original, Options(target="sm_90a")).text
     forward = text[text.rindex("    def forward(self, x):") :]
-    assert "_copy(" in forward
+    assert ("_copy(" in forward) == moved
     assert forward.index("aten.rand_like") < forward.index("aten.randn_like")
