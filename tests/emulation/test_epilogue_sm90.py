@@ -277,19 +277,15 @@ FAULTS_OF_RUNS = {
         "if (i < last) {",
         (16, 44),
     ),
-    "columns of a slice": (
-        "uint32_t(column + before + place)",
-        "uint32_t(column + place)",
-        (16, 128),
-    ),
-    "scales of a slice": ("space.factor[before + place]", "space.factor[place]", (16, 128)),
+    "columns of a slice": ("row, column + before, lane / 4", "row, column, lane / 4", (16, 128)),
+    "scales of a slice": ("space.factor[before + i]", "space.factor[i]", (16, 128)),
     "the last columns": (
-        "for (int at = i; at < last; at += kStep)",
-        "for (int at = i; at < i; at += kStep)",
+        "give_columns<1, kStep>(epilogue, row, begin + i, behind);",
+        "",
         (16, 17),
     ),
-    "the columns of one lane": ("int i = lane / 4; i < last;", "int i = 0; i < last;", (16, 128)),
-    "runs that begin anywhere": ("own = lane % 4 * n;", "own = lane % 4;", (16, 128)),
+    "the columns of one lane": ("before, lane / 4, last", "before, 0, last", (16, 128)),
+    "runs that begin anywhere": ("own = lane % 4 * 4;", "own = lane % 4;", (16, 128)),
     "runs of products that have no whole ones": ("to.m % 4 == 0 && ", "", (18, 36)),
 }
 
