@@ -240,7 +240,8 @@ OPWELD_FN void sum_windows_in_float32(Sums<kTileN, kPiece>& sums, const Convolut
                                       const TapsOf& taps_of, const Taps& first, int batch,
                                       int intervals, const Corner<int> (&corners)[2], int column) {
     const int64_t step = taps_of.filter_stride(c) * (8 / TapsOf::kOfFilter);
-    const int64_t left = c.filters - column, number = batch * c.filters + column;
+    const int64_t number = batch * c.filters + column;
+    const int left = int(c.filters) - column;
     const float* const filter[2] = {taps_of.filter(c, number), taps_of.filter(c, number + 1)};
     sums.clear();
 #pragma unroll
