@@ -49,6 +49,9 @@ inline float ex2_approx_f32(float x) { return emulation::erring(exp2(double(x)),
 inline float ex2_approx_ftz_f32(float x) {
     return emulation::flushed(ex2_approx_f32(emulation::flushed(x)));
 }
+inline float rcp_approx_f32(float x) {
+    return emulation::erring(1.0 / double(x), 0x1p-23, x);
+}
 inline float rcp_approx_ftz_f32(float x) {
     float operand = emulation::flushed(x);
     return emulation::flushed(emulation::erring(1.0 / double(operand), 0x1p-23, x));

@@ -1,6 +1,8 @@
-"""Which functions of 16-bit operands are called instead of the exact ones of the same name."""
+"""Which functions are called where the operands allow it: of 16 bits, or constant divisors."""
 
 from __future__ import annotations
+
+import math
 
 from ..device import names
 from ..ir.kernels.kernel import Const, Let
@@ -26,3 +28,16 @@ def constant_divisor(let: Let) -> Const | None:
     if not isinstance(divisor, Const) or not 2.0**-126 <= abs(divisor.value) <= 2.0**126:
         return None
     return divisor
+
+
+def is_ratio(let: Let, language: str) -> bool:
+    """Whether a float32 division has a constant divisor that the GPU's `op::ratio` takes.
+
+    nvcc makes a product of a division by a power of two.
+    """
+    if let.op is not Op.DIV or let.operands is not DType.F32 or language != "cuda":
+        return False
+    divisor = let.args[1]
+    if not isinstance(divisor, Const) or not 1.0 <= divisor.value < math.inf:
+        return False
+    return math.frexp(divisor.value)[0] != 0.5

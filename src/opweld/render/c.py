@@ -15,7 +15,7 @@ from ..ir.kernels.kernel import Arg, Gather, Kernel, Let, Name
 from ..ir.ops import Op
 from ..ir.syntax import bare, infix
 from ..ir.types import DType
-from .approximate import approximate_name, constant_divisor
+from .approximate import approximate_name, constant_divisor, is_ratio
 
 STORAGE: dict[DType, str] = {
     DType.BOOL: "bool",
@@ -146,6 +146,8 @@ def spelled(let: Let, language: str) -> str:
     if let.op in LOGICAL:
         zero = constant(0, let.operands)
         return f"({args[0]} != {zero}) {BOOL_INFIX[let.op]} ({args[1]} != {zero})"
+    if is_ratio(let, language):
+        return _call(let, "ratio", args)
     if let.op in INFIX:
         return _narrowed(infix(args[0], INFIX[let.op], args[1]), let)
     if let.op is Op.NEG:

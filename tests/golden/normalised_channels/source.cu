@@ -19,7 +19,7 @@ struct k1_div_add_sqrt_row : op::AcrossRows {
   }
   __device__ void after(Pass0, float sum_1, float& result0) {
     // model.py:11 rms = torch.sqrt((x * x).mean(dim=1, keepdim=True) + 1e-5)
-    const float rms = op::sqrt(sum_1 / 6.0f + 1e-05f);
+    const float rms = op::sqrt(op::ratio(sum_1, 6.0f) + 1e-05f);
     this->sqrt_1 = rms;
     result0 = rms;
   }

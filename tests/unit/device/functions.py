@@ -110,6 +110,7 @@ FUNCTIONS = (
     _binary("div_trunc", lambda a, b: torch.div(a, b, rounding_mode="trunc"), integers=True),
     _binary("div_floor", lambda a, b: torch.div(a, b, rounding_mode="floor"), integers=True),
     _binary("pow", torch.pow, low=0.0, integers=True),
+    _binary("ratio", torch.div, low=1.0),
     _binary("atan2", torch.atan2),
     _binary("hypot", torch.hypot),
     _binary("copysign", torch.copysign),

@@ -20,8 +20,12 @@ CANCELLING = ("gelu", "gelu_tanh", "tanhshrink", "logaddexp", "lerp", "addcmul",
 
 
 def hard(function: Function, dtype: torch.dtype) -> list[torch.Tensor]:
-    """NaN, infinities, zeros, subnormal and huge numbers, in all combinations."""
-    return grid(torch.tensor(HARD, dtype=dtype), function.num_values)
+    """NaN, infinities, zeros, subnormal and huge numbers, in all combinations that it takes."""
+    values = grid(torch.tensor(HARD, dtype=dtype), function.num_values)
+    if function.name == "ratio":
+        taken = ~(values[1] < 1)
+        values = [v[taken] for v in values]
+    return values
 
 
 def grid(values: torch.Tensor, count: int) -> list[torch.Tensor]:

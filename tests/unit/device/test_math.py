@@ -99,6 +99,20 @@ def test_the_logarithm_is_exact_over_all_magnitudes(run: Run):
     assert off.max() <= 1.0
 
 
+def test_ratios_are_exact_over_all_magnitudes(run: Run):
+    """Within a unit in the last place, or of the smallest numbers; zeros with their signs."""
+    random = torch.Generator().manual_seed(0)
+    bits = torch.randint(-(2**31), 2**31, (2, 400_000), generator=random).to(torch.int32)
+    a, b = bits.view(torch.float32)
+    a, b = torch.cat([a, torch.tensor([0.0, -0.0])]), torch.cat([b.abs(), torch.ones(2)])
+    a, b = a[a.isfinite() & (b >= 1)], b[a.isfinite() & (b >= 1)]
+    exact = a.double() / b.double()
+    ulp = 2.0 ** (torch.frexp(exact).exponent.double() - 24).clamp(min=-149)
+    result = run(BY_NAME["ratio"], [a, b])
+    assert ((result.double() - exact).abs() <= ulp).all()
+    assert torch.equal(result.signbit(), exact.signbit())
+
+
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 @pytest.mark.parametrize("name", OF_INTEGERS)
 def test_integers_are_exact(run: Run, name: str, dtype: torch.dtype):

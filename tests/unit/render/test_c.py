@@ -125,6 +125,24 @@ def test_spelling(statement: Let, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("divisor", "text"),
+    [
+        (6.0, "op::ratio(x, 6.0f)"),
+        (1.7, "op::ratio(x, 1.7f)"),
+        (4.0, "x / 4.0f"),  # which nvcc multiplies by 0.25f
+        (0.7, "x / 0.7f"),
+        (-6.0, "x / -6.0f"),
+        (math.inf, "x / op::kInfinity<float>"),
+        ("y", "x / y"),
+    ],
+)
+def test_a_division_by_a_constant_has_no_branch_on_a_gpu(divisor: object, text: str) -> None:
+    assert spelled(let(Op.DIV, "x", divisor), "cuda") == text
+    assert "ratio" not in spelled(let(Op.DIV, "x", divisor), "cpp")
+    assert "ratio" not in spelled(let(Op.DIV, "x", divisor, operands=DType.F64), "cuda")
+
+
+@pytest.mark.parametrize(
     ("source", "result", "text"),
     [
         (DType.F32, DType.F64, "static_cast<double>(a)"),

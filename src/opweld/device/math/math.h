@@ -72,6 +72,13 @@ OPWELD_FN T reciprocal(T x) {
     return T(1) / x;
 }
 
+// @ratio deps:
+// a / b, b at least 1
+template <typename T>
+OPWELD_FN T ratio(T a, T b) {
+    return a / b;
+}
+
 // @sqrt deps:
 // sqrt(x)
 template <typename T>
@@ -233,11 +240,11 @@ OPWELD_FN T erfc(T x) {
     return ::erfc(x);
 }
 
-// @sigmoid deps: exp
+// @sigmoid deps: exp, ratio
 // 1 / (1 + e^-x)
 template <typename T>
 OPWELD_FN T sigmoid(T x) {
-    return T(1) / (T(1) + op::exp(-x));
+    return op::ratio(T(1), T(1) + op::exp(-x));
 }
 
 // @relu deps: is_negative
@@ -263,29 +270,29 @@ OPWELD_FN T gelu_tanh(T x) {
     return op::rounded_product(T(0.5) * x, T(1) + op::tanh(inner));
 }
 
-// @silu deps: exp
+// @silu deps: exp, ratio
 // x / (1 + e^-x)
 template <typename T>
 OPWELD_FN T silu(T x) {
-    return x / (T(1) + op::exp(-x));
+    return op::ratio(x, T(1) + op::exp(-x));
 }
 
-// @mish deps: exp
+// @mish deps: exp, ratio
 // x * tanh(ln(1 + e^x)) = x * n / (n + 2) with n = e^x (e^x + 2); above 20 the factor is 1
 template <typename T>
 OPWELD_FN T mish(T x) {
     T e = op::exp(x);
     T n = e * (e + T(2));
-    T share = T(1) / (n + T(2));
+    T share = op::ratio(T(1), n + T(2));
     T above = x > T(20) ? x : x - T(2) * x * share;
     return x > T(0) ? above : x * (n * share);
 }
 
-// @softsign deps:
+// @softsign deps: ratio
 // x / (1 + |x|)
 template <typename T>
 OPWELD_FN T softsign(T x) {
-    return x / (T(1) + ::fabs(x));
+    return op::ratio(x, T(1) + ::fabs(x));
 }
 
 // @relu6 deps: is_negative
@@ -295,18 +302,18 @@ OPWELD_FN T relu6(T x) {
     return op::is_negative(x) ? T(0) : (x > T(6) ? T(6) : x);
 }
 
-// @hardsigmoid deps: relu6
+// @hardsigmoid deps: ratio, relu6
 // relu6(x + 3) / 6
 template <typename T>
 OPWELD_FN T hardsigmoid(T x) {
-    return op::relu6(x + T(3)) / T(6);
+    return op::ratio(op::relu6(x + T(3)), T(6));
 }
 
-// @hardswish deps: relu6
+// @hardswish deps: ratio, relu6
 // x * relu6(x + 3) / 6
 template <typename T>
 OPWELD_FN T hardswish(T x) {
-    return x * op::relu6(x + T(3)) / T(6);
+    return op::ratio(x * op::relu6(x + T(3)), T(6));
 }
 
 // @logsigmoid deps: exp, log1p

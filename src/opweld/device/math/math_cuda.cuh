@@ -13,6 +13,25 @@ OPWELD_FN T rounded_product(T a, T b) {
     }
 }
 
+// @ratio deps: kInfinity
+// a / b, b at least 1. The division of floats has a branch for quotients that it must scale, which
+// holds up all else that a thread has under way; this has none: a times the reciprocal, and what
+// that leaves of a. The result is within one unit in the last place.
+template <typename T>
+OPWELD_FN T ratio(T a, T b) {
+    if constexpr (sizeof(T) != sizeof(float)) {
+        return a / b;
+    } else {
+        float reciprocal;
+        asm("rcp.approx.f32 %0, %1;" : "=f"(reciprocal) : "f"(b));
+        const float first = a * reciprocal;
+        const float too_much = fmaf(b, first, -a);  // so that a quotient of -0.0 stays one
+        const float second = fmaf(too_much, -reciprocal, first);
+        // Nothing is left of an infinity; a is one, or next to it, where b is not.
+        return second == second ? second : (b < kInfinity<float> ? a : first);
+    }
+}
+
 // @log deps:
 // ln(x) = k ln(2) + ln(1 + f) with |f| <= 1/3; (ln(1 + f) - f + f^2 / 2) / f^3 is fitted to 4.7e-9
 // of the logarithm (minimax in float32). As exact as logf over all floats, in 22 instructions for
