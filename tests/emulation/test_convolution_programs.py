@@ -1,0 +1,74 @@
+"""Random networks of convolutions in any layouts, emulated: beside float64."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+import pytest
+import torch
+from tests.behaviour.emitted import kernels_in, leaves
+from tests.behaviour.products import pair_of_texts, text_of
+from tests.emulation.convolution_models import Rounded
+from tests.emulation.convolution_programs import laid_out, program
+from tests.gpu.emitting import all_convolutions_ours, all_halos_ours
+from torch import nn
+
+# By turns: whatever plans choose, and each convolution by kernels of ours.
+CHOICES: tuple[Callable[[], AbstractContextManager[None]], ...] = (
+    all_convolutions_ours,
+    all_halos_ours,
+    nullcontext,
+)
+QUICK = len(CHOICES)
+SEEDS = [
+    *range(QUICK),
+    *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(QUICK, 40)),
+]
+
+
+def spread_statistics(model: nn.Module) -> None:
+    for each in model.modules():
+        if isinstance(each, nn.modules.batchnorm._BatchNorm):
+            assert each.running_mean is not None and each.running_var is not None
+            each.running_mean.uniform_(-0.5, 0.5)
+            each.running_var.uniform_(0.5, 2)
+
+
+@pytest.mark.parametrize("mode", ["eval", "training"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_network(seed: int, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results and statistics, of two batches in layouts of their own, and again the same bits."""
+    monkeypatch.setenv("EMULATED_MULTIPROCESSORS", "4")
+    written, name = program(seed), f"program_{seed}_{mode}"
+    with CHOICES[seed % 3]():
+        text = text_of(name, written, "sm90", mode=mode)
+    pair = pair_of_texts(name, written, text, 0, tmp_path)
+    original, new = pair.models()
+    spread_statistics(original)
+    new.load_state_dict(original.state_dict())
+    random_state = random.Random(seed)
+    for model in (original, new):
+        model.train(mode == "training")
+    with torch.no_grad():
+        for batch in (2, random_state.choice((1, 3))):
+            x = laid_out(*pair.inputs(batch), random_state)
+            wide, again = copy.deepcopy(original).double(), copy.deepcopy(new)
+            with Rounded():
+                exact = [*leaves(wide(x.double())), *wide.buffers()]
+            found = [*leaves(new(x)), *new.buffers()]
+            eager = [*leaves(original(x)), *original.buffers()]
+            for ours, theirs, right in zip(found, eager, exact, strict=True):
+                assert ours.shape == theirs.shape and ours.dtype == theirs.dtype
+                scale = right.double().abs().max().clamp(min=1e-3)
+                error, of_eager = (
+                    (each.double() - right.double()).abs().max() / scale for each in (ours, theirs)
+                )
+                # Eager's operands are not rounded; what rounds here is rounded there, or nearly.
+                assert error <= max(8e-3, 4 * of_eager), (error, of_eager)
+            for first, second in zip(found, leaves(again(x)), strict=False):
+                assert torch.equal(first, second)
+        assert kernels_in(lambda: new(x)) > 0
