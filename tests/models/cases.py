@@ -166,7 +166,6 @@ CASES = (
     Case(structure.NoGradRegion, _positional((8,)), 3, 2, slow=True),
     Case(structure.MixedRegions, _positional((8,)), 5, 8, coarse=True, slow=True),
     Case(structure.InferenceRegion, _positional((8,)), 2, 1, gradients=False, slow=True),
-    Case(structure.GradRegion, _positional((8,)), 3, 2, slow=True),
     Case(structure.FrozenTarget, _positional((8,)), 4, 3, slow=True),
     Case(structure.OwnGradient, _positional((8,)), 6, 1, slow=True),
     Case(structure.Parametrized, _positional((8,)), 6, 8, slow=True),

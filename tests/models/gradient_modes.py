@@ -26,6 +26,17 @@ class DecoratedOn(SwitchedOn):
         return torch.tanh(x * self.scale) + 1
 
 
+class GradRegion(nn.Module):
+    """A part with gradients, which is the result, within one without."""
+
+    def forward(self, x):
+        with torch.no_grad():
+            y = torch.sigmoid(x)
+            with torch.enable_grad():
+                y = y * x + 1
+        return y
+
+
 class SwitchedOnInside(SwitchedOn):
     """What requires them whether or not its caller asks stays inside."""
 

@@ -173,17 +173,6 @@ class FrozenTarget(nn.Module):
         return x * target * 2, shifted
 
 
-class GradRegion(nn.Module):
-    """A part with gradients within one without."""
-
-    def forward(self, x):
-        with torch.no_grad():
-            y = torch.sigmoid(x)
-            with torch.enable_grad():
-                y = y * x + 1
-        return y
-
-
 class MixedRegions(nn.Module):
     """Without gradients within an autocast of its own, and the other way round."""
 

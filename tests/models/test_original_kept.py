@@ -40,6 +40,7 @@ KEPT = (
     Kept(structure.Hooked, "has hooks"),
     Kept(structure.UnreadDraw, "draws random numbers"),
     Kept(gradient_modes.SwitchedOn, "switches gradients on for what it returns"),
+    Kept(gradient_modes.GradRegion, "switches gradients on for what it returns"),
     Kept(gradient_modes.DecoratedOn, "switches gradients on for what it returns"),
 )
 
