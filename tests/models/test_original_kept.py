@@ -136,6 +136,9 @@ def test_results_require_gradients_as_the_originals_do(
         torch.testing.assert_close(new, old)
 
 
+@pytest.mark.skipif(
+    torch.__version__ < "2.12", reason="torch.export of 2.11 ends in an error within torch.func.jvp"
+)
 def test_functions_of_torch_func_are_fused(tmp_path: Path) -> None:
     emitted = emit_module(gradient_modes.Mapped().eval(), _call(), tmp_path)
     x = torch.randn(4, 8)

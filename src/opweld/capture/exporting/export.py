@@ -18,7 +18,7 @@ from torch.export import Dim, ExportedProgram, exported_program
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
-from opweld.errors import CaptureError, OriginalKept
+from opweld.errors import OriginalKept
 from opweld.ir.expr import Size, evaluate, symbols_of, terms_of
 from opweld.ir.graph import Graph, Tracking, Update
 from opweld.ir.ops import Op
@@ -31,13 +31,14 @@ from ..library import Place
 from ..loops.counting import LongLoop, Watch
 from ..modules.access import weight_access, weight_name
 from ..modules.calls import Calls
-from ..modules.origins import where_in, where_raised
+from ..modules.origins import where_in
 from ..modules.renamed import unlike_modules
 from ..ops.draws import refuse_unread_draws
-from ..records import unknown_record, with_records
+from ..records import with_records
 from ..running import Changes, changes_of, refuse_shared, written_with_gradients
-from ..sizes import NotPolynomial, Symbols, size_of_elements
+from ..sizes import NotPolynomial, Symbols
 from .dropouts import WholeDropouts
+from .explained import explained, no_graph_holds
 from .gradients import noting_gradients, refuse_results_with_gradients
 from .losses import types_of_losses
 from .recurrent import shapes_of_recurrent_layers
@@ -135,7 +136,7 @@ def _exported(
                 _unmark(leaf.value)
             if isinstance(error, LongLoop):
                 raise
-            raise _explained(error) from error
+            raise explained(error) from error
     return program, notes.said()
 
 
@@ -173,7 +174,7 @@ def _functional(program: ExportedProgram) -> ExportedProgram:
         with _composites_of(program), unlike_modules(program) as restored:
             return restored(program.run_decompositions({}))
     except Exception as error:  # torch runs the operators again, with anything they may raise
-        raise _explained(error) from error
+        raise explained(error) from error
 
 
 @contextlib.contextmanager
@@ -194,39 +195,6 @@ def _composites_of(program: ExportedProgram) -> Iterator[None]:
         yield
     finally:
         exported_program._collect_all_valid_cia_ops = asked
-
-
-def _explained(error: Exception) -> CaptureError:
-    where = where_raised(error)
-    if isinstance(error, CaptureError):
-        return type(error)(error.sentence, where=where, next_step=error.next_step)
-    if "data-dependent" in str(error) or "GuardOnDataDependent" in type(error).__name__:
-        return CaptureError(
-            "the forward decides by the elements of a tensor, which a graph cannot hold",
-            where=where,
-            next_step="use torch.where, or keep the decision out of the forward",
-        )
-    if "Pending unbacked symbols" in str(error):
-        return size_of_elements(where)
-    if ".numpy() is not supported" in str(error):
-        return CaptureError(
-            "the forward gives the elements of a tensor to NumPy, which a graph cannot hold",
-            where=where,
-            next_step="use PyTorch's operators, or keep it out of the forward",
-        )
-    if isinstance(error, AssertionError) and "expected compiled_fn" in str(error):
-        return OriginalKept("the forward changes a tensor whose memory another one has, too")
-    if (unknown := unknown_record(error)) is not None:
-        return CaptureError(
-            f"the forward returns a {unknown}, whose parts torch does not know",
-            where=where,
-            next_step="return tensors, tuples, lists, dicts, named tuples or dataclasses, or"
-            " register the type with torch.utils._pytree.register_pytree_node",
-        )
-    first = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-    own = type(error).__module__.startswith("torch.")
-    what = "cannot be captured" if own else f"raises {type(error).__name__}"
-    return CaptureError(f"the forward {what}: {first.strip()}", where=where)
 
 
 def _dynamic_shapes(arguments: Arguments, dynamic: frozenset[tuple[str, int]]) -> dict[str, Any]:
@@ -314,10 +282,7 @@ def _sources(
             sources[spec.arg.name] = Source(weight_name(spec.target), access, Op.WEIGHT)
         else:
             held = type(program.constants.get(spec.target)).__name__
-            raise OriginalKept(
-                f"the forward uses an object that no graph holds, a {held}",
-                where=where_in(_users(program, spec.arg.name)),
-            )
+            raise no_graph_holds(held, where_in(_users(program, spec.arg.name)))
     return sources
 
 
