@@ -33,8 +33,9 @@ ROOT = HERE.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
 from benchmarks.compiled import compiled_ways  # noqa: E402
-from benchmarks.kernel_times import COLUMNS, FLUSH_BYTES, kernel_times  # noqa: E402
+from benchmarks.kernel_times import COLUMNS  # noqa: E402
 from benchmarks.products import copy_bandwidth  # noqa: E402
+from benchmarks.profiled import flush_for, kernel_times  # noqa: E402
 from benchmarks.record import (  # noqa: E402
     device_name,
     keep,
@@ -164,7 +165,7 @@ def measured(
         times = time_interleaved(ways, torch.device("cuda"), BUDGET_S)
         result = eager(x)
         if kernels:
-            flush = torch.empty(FLUSH_BYTES // 4, dtype=torch.int32, device="cuda")
+            flush = flush_for("cuda")
             of_each, _ = kernel_times(ways["opweld_ms"], flush)
             different["kernels_us"] = dict(sorted(of_each.items(), key=lambda item: -item[1]))
     flops = flops_of(case, result, eager.conv)

@@ -4,7 +4,7 @@
     python benchmarks/kernel_times.py 'ResNet-18, batch 32, step'
 
 Names are rows of networks.py, or parts of them, between bars. Microseconds a call by PyTorch's
-profiler, means over CALLS calls without gradients, or of forward and backward where a row is a
+profiler, means over ten calls without gradients, or of forward and backward where a row is a
 step, each behind a flush of the L2 cache; before them
 what the host takes until a call returns, the device idle before, also where Python makes the calls
 that C++ makes otherwise. Needs a CUDA device and nvcc.
@@ -16,13 +16,11 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections import defaultdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 import typer
-from torch.profiler import ProfilerActivity, profile
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
@@ -35,11 +33,12 @@ from benchmarks.networks import (  # noqa: E402
     STEP_ROWS,
     chosen,
 )
+from benchmarks.profiled import flush_for, kernel_times  # noqa: E402
 from benchmarks.record import run_of_today  # noqa: E402
 
 from opweld.options import Options  # noqa: E402
 
-CALLS, FLUSH_BYTES, COLUMNS = 10, 256 << 20, 100
+COLUMNS = 100
 
 
 def main(
@@ -82,7 +81,7 @@ def by_python(prepared: Prepared, way: Way) -> dict[str, Way]:
 
 
 def print_times(ways: dict[str, Way], device: str, least: float) -> None:
-    flush = torch.empty(FLUSH_BYTES // 4, dtype=torch.int32, device=device)
+    flush = flush_for(device)
     for name, way in ways.items():
         times, calls = kernel_times(way, flush)
         total = sum(times.values())
@@ -90,28 +89,6 @@ def print_times(ways: dict[str, Way], device: str, least: float) -> None:
         for kernel, time in sorted(times.items(), key=lambda item: -item[1]):
             if time >= least * total:
                 print(f"    {time:8.1f} us  x{calls[kernel]:<4.0f}{kernel[:COLUMNS]}")
-
-
-def kernel_times(way: Way, flush: torch.Tensor) -> tuple[dict[str, float], dict[str, float]]:
-    """Microseconds and calls of each kernel in a call."""
-    way()
-    with profile(activities=[ProfilerActivity.CUDA]) as measured:
-        for _ in range(CALLS):
-            flush.fill_(1)
-            way()
-        torch.cuda.synchronize()
-    times, calls = defaultdict[str, float](float), defaultdict[str, float](float)
-    for event in measured.events() or ():
-        if _is_kernel(event):
-            times[event.name] += event.self_device_time_total / CALLS
-            calls[event.name] += 1 / CALLS
-    return times, calls
-
-
-def _is_kernel(event: Any) -> bool:
-    """Whether it runs on the device, and is not the flush."""
-    on_device = event.device_type == torch.autograd.DeviceType.CUDA
-    return on_device and "FillFunctor<int>" not in event.name
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
 from benchmarks.networks import BY_NAME, Loaded, Row, loaded, synchronised  # noqa: E402
+from benchmarks.profiled import flush_for, kernel_times  # noqa: E402
 
 from opweld.driver import compile_module  # noqa: E402
 from opweld.judge.measure.clock import rotated, summarise, time_interleaved  # noqa: E402
@@ -92,6 +93,8 @@ def main() -> None:
     while not Path(folder, "go").exists():
         time.sleep(0.05)
     figures = (host if kind == "host" else speed)(prepared, trains)
+    if kind in ("convolutions", "networks") and prepared.device == "cuda":
+        figures |= parts(prepared)
     if kind == "steps":
         figures["gradients"] = gradient_errors(prepared)
     Path(folder, "answer.json").write_text(json.dumps(figures), "utf-8")
@@ -150,6 +153,19 @@ def speed(prepared: Prepared, trains: bool) -> dict[str, Any]:
         "ms_recorded": medians(recorded),
         "ms_backward": medians(backward),
     }
+
+
+def parts(prepared: Prepared) -> dict[str, Any]:
+    """Microseconds of the kernels of a forward, how many there are, and microseconds of the host:
+    which of them the milliseconds of a forward are."""
+    flush, found = flush_for(prepared.device), dict[str, Any]()
+    with torch.no_grad():
+        ways = prepared.forwards()
+        every = {name: kernel_times(way, flush) for name, way in ways.items()}
+        host_us = medians(host_times(ways, synchronised(prepared.device)))
+    found["kernels_us"] = {name: sum(times.values()) for name, (times, _) in every.items()}
+    found["num_kernels"] = {name: sum(calls.values()) for name, (_, calls) in every.items()}
+    return {**found, "host_us": host_us}
 
 
 def gradient_errors(prepared: Prepared) -> dict[str, float]:

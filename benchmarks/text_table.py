@@ -103,12 +103,7 @@ def network_speed(account: dict[str, Any]) -> list[str]:
         text += ["", *table(heads, rows)]
     for kind, title in IN_BOTH_LAYOUTS.items():
         if kinds[kind]:
-            text += ["", f"Medians in ms of {title}."]
-            heads = ("model", "eager", CHANNELS_LAST, "torch.compile", "ModelNew", "times")
-            text += [
-                "",
-                *table((*heads, "error", "grade"), map(convolution_cells, kinds[kind])),
-            ]
+            text += ["", *convolutions(kinds[kind], title)]
     if kinds["steps"]:
         text += [
             "",
@@ -227,6 +222,7 @@ def training(account: dict[str, Any]) -> list[str]:
 
 WAYS = ("eager", "compile", "opweld")
 CHANNELS_LAST = "eager, channels last"
+APART = ("kernels_us", "host_us")
 IN_BOTH_LAYOUTS = {
     "convolutions": "convolutions with what is behind them",
     "networks": "networks of convolutions, in eval mode where no other is named",
@@ -246,11 +242,34 @@ def speed_cells(case: dict[str, Any]) -> list[str]:
     return [case["name"], *beside, *ours, number_ratio(errors), errors["grade"]]
 
 
+def convolutions(cases: list[dict[str, Any]], title: str) -> list[str]:
+    """Times, and where it is known what the device and the host take of them."""
+    ways = ("eager", CHANNELS_LAST, "torch.compile", "ModelNew")
+    heads: tuple[str, ...] = ("model", *ways, "times", "error", "grade")
+    said = f"Medians in ms of {title}"
+    rows = [convolution_cells(case) for case in cases]
+    if any(APART[0] in case for case in cases):
+        said += (
+            "; behind them microseconds of eager's kernels and of ours by PyTorch's profiler, and"
+            " of the host until a call returns"
+        )
+        heads = (*heads, "kernels, us", "host, us")
+        rows = [row + apart_cells(case) for row, case in zip(rows, cases, strict=True)]
+    return [f"{said}.", "", *table(heads, rows)]
+
+
 def convolution_cells(case: dict[str, Any]) -> list[str]:
     name, eager, *others = speed_cells(case)
     times = case.get("ms", {})  # there is no such layout of one axis of space
     other_layout = figure(times, CHANNELS_LAST, 4) if CHANNELS_LAST in times else ""
     return [name, eager, other_layout, *others]
+
+
+def apart_cells(case: dict[str, Any]) -> list[str]:
+    """Of the kernels and of the host, eager's and ours; nothing of a wrong result."""
+    if without_times(case) or APART[0] not in case:
+        return [""] * len(APART)
+    return [f"{case[part]['eager']:.0f} / {case[part]['opweld']:.0f}" for part in APART]
 
 
 def without_times(case: dict[str, Any]) -> list[str]:

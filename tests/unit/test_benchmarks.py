@@ -30,6 +30,7 @@ NO_SCRIPTS = (
     "emitted_lines",
     "text_table",
     "refusal",
+    "profiled",
 )
 
 

@@ -129,3 +129,22 @@ def test_single_convolutions_that_are_wrong_or_change_have_no_times_in_the_table
     assert right == ["good", *times, "2.00", "C"]
     reasons = ("wrong: grade D", "wrong: 1 of 20 runs differ")
     assert wrong == [["good", reason, *[""] * 7] for reason in reasons]
+
+
+def test_kernels_and_host_stand_beside_the_times_that_they_explain() -> None:
+    case = {
+        "name": "a", "kind": "convolutions", "run": {"date": "d", "command": "c"}, "runs": 20,
+        "ms": {"eager": 0.2, "opweld": 0.125}, "unequal_runs": 0,
+        "error": {"max": 1.0, "eager_max": 1.0, "grade": "A", "beside": "eager"},
+    }  # fmt: skip
+    apart = {"kernels_us": {"eager": 180.4, "opweld": 61.7}, "host_us": {"eager": 90.0}}
+    apart["host_us"]["opweld"] = 124.6
+    head = {"device": "d", "versions": {"torch": "2"}}
+
+    def table(*cases: dict[str, Any]) -> str:
+        return "\n".join(network_speed({**head, "cases": [*cases]}))
+
+    assert "kernels" not in table(case)
+    told = table({**case, **apart}, {**case, "name": "b"})
+    assert "| 180 / 62 | 90 / 125 |" in told and "of ours by PyTorch's profiler" in told
+    assert "180" not in table({**case, **apart, "unequal_runs": 1})
