@@ -2,9 +2,11 @@
 
     python benchmarks/suites.py --pairs 1000
     python benchmarks/suites.py --pairs 40 --units 100000 --faults 500 --json FILE
+    python benchmarks/suites.py --pairs 100 --timed 20 --units 0 --json FILE    on a GPU
 
 Pairs are small (a pointwise model and itself as the candidate, each with a constant of its own) and
-judged without times, as many at once as there are processors. The bare check is `opweld.check` in a
+judged without times, as many at once as there are processors, on the GPU if there is one; `--timed`
+ones are measured, too, one at a time. The bare check is `opweld.check` in a
 process of its own, one after the other, and so is a suite of one slot beside it. The units of the
 driver's memory do nothing; those of the faults are of `tests/suite/operations.py`.
 """
@@ -24,6 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
+import torch
 import typer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -51,7 +54,9 @@ def get_init_inputs():
 NEW = MODEL.replace("class Model(", "class Base(") + "class ModelNew(Base):\n    pass\n"
 BARE = """import sys
 import opweld
-settings = opweld.Settings(device="cpu", measure=False)
+import torch
+device = "cuda" if torch.cuda.is_available() else "cpu"
+settings = opweld.Settings(device=device, measure=False)
 assert opweld.check(*sys.argv[1:], settings).verdict.passed
 """
 BARE_PAIRS = 8
@@ -59,7 +64,8 @@ BARE_PAIRS = 8
 
 def main(
     pairs: Annotated[int, typer.Option(help="How many for each engine.")] = 1000,
-    units: Annotated[int, typer.Option(help="For the driver's memory.")] = 100_000,
+    timed: Annotated[int, typer.Option(help="How many of them with times.")] = 0,
+    units: Annotated[int, typer.Option(help="For the driver's memory; 0: none.")] = 100_000,
     faults: Annotated[int, typer.Option(help="Units of the run of faults, in forties.")] = 0,
     out: Annotated[Path | None, typer.Option("--json", help="The account.")] = None,
     only_memory: Annotated[bool, typer.Option(hidden=True)] = False,
@@ -67,20 +73,25 @@ def main(
     if only_memory:
         print(json.dumps(memory(units)))
         return
-    account: dict[str, Any] = {**run_of_today(True), "load_before": os.getloadavg()}
+    on_cpu = not torch.cuda.is_available()
+    account: dict[str, Any] = {**run_of_today(on_cpu), "load_before": os.getloadavg()}
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        write_pairs(folder, max(pairs, BARE_PAIRS))
+        write_pairs(folder, max(pairs, timed, BARE_PAIRS))
         account["overhead"] = overhead(folder)
         account["pairs"] = {
             engine: rate(folder, engine, pairs)
             for engine in ("local", "ray")
             if engine == "local" or importlib.util.find_spec("ray")
         }
+        if timed:
+            account["timed"] = rate(folder, "local", timed, measured=True)
         if faults:
             account["faults"] = run_of_faults(folder, faults)
-    argv = [sys.executable, __file__, "--only-memory", "--units", str(units)]
-    account["memory"] = json.loads(subprocess.run(argv, capture_output=True, check=True).stdout)
+    if units:
+        argv = [sys.executable, __file__, "--only-memory", "--units", str(units)]
+        done = subprocess.run(argv, capture_output=True, check=True)
+        account["memory"] = json.loads(done.stdout)
     account["load_after"] = os.getloadavg()
     text = json.dumps(account, indent=2) + "\n"
     print(text)
@@ -101,17 +112,18 @@ def spec_of(folder: Path, number: int) -> Path:
     return path
 
 
-def suite(folder: Path, number: int, *more: str) -> tuple[float, Path]:
+def suite(folder: Path, number: int, *more: str, measured: bool = False) -> tuple[float, Path]:
     """Seconds from the start of the command to its end, and the store."""
+    more = more if measured else ("--no-measure", *more)
     store = folder / f"{'-'.join(('s', str(number), *more))}.sqlite"
     argv = [sys.executable, "-m", "opweld", "suite", str(spec_of(folder, number))]
     begin = time.monotonic()
-    subprocess.run([*argv, "--no-measure", "--store", str(store), *more], cwd=ROOT, check=True)
+    subprocess.run([*argv, "--store", str(store), *more], cwd=ROOT, check=True)
     return time.monotonic() - begin, store
 
 
-def rate(folder: Path, engine: str, number: int) -> dict[str, Any]:
-    seconds, store = suite(folder, number, "--engine", engine)
+def rate(folder: Path, engine: str, number: int, measured: bool = False) -> dict[str, Any]:
+    seconds, store = suite(folder, number, "--engine", engine, measured=measured)
     found = results(store)
     assert len(found) == number and {row["verdict"] for row in found} == {"passed"}
     return {"pairs": number, "seconds": seconds, "per_minute": 60 * number / seconds}
