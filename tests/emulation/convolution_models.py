@@ -66,7 +66,7 @@ def quick_first(names: Collection[str], quick: Collection[str]) -> list[Any]:
 
 
 class Rounded(torch.overrides.TorchFunctionMode):
-    """Convolutions of several channels together see operands of 11 bits."""
+    """Convolutions of several channels together see operands of 11 bits; gradients go past that."""
 
     PLAIN = (torch.conv1d, torch.conv2d, torch.conv3d)
     TRANSPOSED = (torch.conv_transpose1d, torch.conv_transpose2d, torch.conv_transpose3d)
@@ -82,7 +82,8 @@ class Rounded(torch.overrides.TorchFunctionMode):
 
     @staticmethod
     def of_11_bits(x: Tensor) -> Tensor:
-        return torch.from_numpy(rounded(x.detach().float().numpy())).double()
+        found = torch.from_numpy(rounded(x.detach().float().numpy())).double()
+        return x + (found - x).detach() if x.requires_grad else found
 
 
 def require_near_float64(pair: Pair, batch: int, num_convolutions: int) -> None:

@@ -15,7 +15,7 @@ from tests.behaviour.products import pair_of_texts, text_of
 from tests.emulation.convolution_models import Rounded
 from tests.emulation.convolution_programs import laid_out, program
 from tests.gpu.emitting import all_convolutions_ours, all_halos_ours
-from torch import nn
+from torch import Tensor, nn
 
 # By turns: whatever plans choose, and each convolution by kernels of ours.
 CHOICES: tuple[Callable[[], AbstractContextManager[None]], ...] = (
@@ -24,6 +24,8 @@ CHOICES: tuple[Callable[[], AbstractContextManager[None]], ...] = (
     nullcontext,
 )
 QUICK = len(CHOICES)
+# Of a step: one whose value next to 0 or tie a relu or a maximum decides otherwise would differ.
+OF_STEPS = [101, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(102, 124))]
 SEEDS = [
     *range(QUICK),
     *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(QUICK, 40)),
@@ -72,3 +74,41 @@ def test_a_network(seed: int, mode: str, tmp_path: Path, monkeypatch: pytest.Mon
             for first, second in zip(found, leaves(again(x)), strict=False):
                 assert torch.equal(first, second)
         assert kernels_in(lambda: new(x)) > 0
+
+
+@pytest.mark.parametrize("seed", OF_STEPS)
+def test_gradients(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the input and all parameters, in files of `--training`, of either mode."""
+    monkeypatch.setenv("EMULATED_MULTIPROCESSORS", "4")
+    written, name, mode = program(seed), f"step_{seed}", ("eval", "training")[seed % 2]
+    with CHOICES[seed // 2 % 3]():
+        text = text_of(name, written, "sm90", mode=mode, training=True)
+    pair = pair_of_texts(name, written, text, 0, tmp_path)
+    original, new = pair.models()
+    spread_statistics(original)
+    new.load_state_dict(original.state_dict())
+    for model in (original, new):
+        model.train(mode == "training")
+    drawn = random.Random(seed)
+    for batch in (2, 3):
+        x = laid_out(*pair.inputs(batch), drawn)
+        with torch.no_grad():
+            towards = [torch.randn_like(y) for y in leaves(copy.deepcopy(original)(x))]
+        wide = copy.deepcopy(original).double()
+        with Rounded():
+            exact = gradients(wide, x.double(), towards)
+        eager, found = (gradients(model, x, towards) for model in (original, new))
+        for ours, theirs, right in zip(found, eager, exact, strict=True):
+            scale = right.abs().max().clamp(min=1e-3)
+            error, of_eager = ((each - right).abs().max() / scale for each in (ours, theirs))
+            assert error <= max(1e-2, 4 * of_eager), (error, of_eager)
+
+
+def gradients(model: nn.Module, x: Tensor, towards: list[Tensor]) -> list[Tensor]:
+    """Of the input and of each parameter that the results depend on."""
+    given = [x.detach().requires_grad_(), *model.parameters()]
+    results = leaves(model(given[0]))
+    found = torch.autograd.grad(
+        results, given, [each.to(x.dtype) for each in towards], allow_unused=True
+    )
+    return [each.double() for each in found if each is not None]
