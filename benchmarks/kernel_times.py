@@ -4,10 +4,10 @@
     python benchmarks/kernel_times.py 'ResNet-18, batch 32, step'
 
 Names are rows of networks.py, or parts of them, between bars. Microseconds a call by PyTorch's
-profiler, means over ten calls without gradients, or of forward and backward where a row is a
-step, each behind a flush of the L2 cache; before them
-what the host takes until a call returns, the device idle before, also where Python makes the calls
-that C++ makes otherwise. Needs a CUDA device and nvcc.
+profiler, means over CALLS (of profiled.py) calls without gradients, or of forward and backward
+where a row is a step, each behind a flush of the L2 cache; before them what the host takes until a
+call returns, the device idle before, also where Python makes the calls that C++ makes otherwise.
+Needs a CUDA device and nvcc.
 Printed, to be kept with the device, date and versions that stand at its head.
 """
 

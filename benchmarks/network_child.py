@@ -158,14 +158,16 @@ def speed(prepared: Prepared, trains: bool) -> dict[str, Any]:
 def parts(prepared: Prepared) -> dict[str, Any]:
     """Microseconds of the kernels of a forward, how many there are, and microseconds of the host:
     which of them the milliseconds of a forward are."""
-    flush, found = flush_for(prepared.device), dict[str, Any]()
+    flush = flush_for(prepared.device)
     with torch.no_grad():
         ways = prepared.forwards()
         every = {name: kernel_times(way, flush) for name, way in ways.items()}
         host_us = medians(host_times(ways, synchronised(prepared.device)))
-    found["kernels_us"] = {name: sum(times.values()) for name, (times, _) in every.items()}
-    found["num_kernels"] = {name: sum(calls.values()) for name, (_, calls) in every.items()}
-    return {**found, "host_us": host_us}
+    return {
+        "kernels_us": {name: sum(times.values()) for name, (times, _) in every.items()},
+        "num_kernels": {name: sum(calls.values()) for name, (_, calls) in every.items()},
+        "host_us": host_us,
+    }
 
 
 def gradient_errors(prepared: Prepared) -> dict[str, float]:

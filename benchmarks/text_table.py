@@ -222,7 +222,7 @@ def training(account: dict[str, Any]) -> list[str]:
 
 WAYS = ("eager", "compile", "opweld")
 CHANNELS_LAST = "eager, channels last"
-APART = ("kernels_us", "host_us")
+BREAKDOWN = ("kernels_us", "host_us")
 IN_BOTH_LAYOUTS = {
     "convolutions": "convolutions with what is behind them",
     "networks": "networks of convolutions, in eval mode where no other is named",
@@ -248,13 +248,13 @@ def convolutions(cases: list[dict[str, Any]], title: str) -> list[str]:
     heads: tuple[str, ...] = ("model", *ways, "times", "error", "grade")
     said = f"Medians in ms of {title}"
     rows = [convolution_cells(case) for case in cases]
-    if any(APART[0] in case for case in cases):
+    if any(BREAKDOWN[0] in case for case in cases):
         said += (
             "; behind them microseconds of eager's kernels and of ours by PyTorch's profiler, and"
             " of the host until a call returns"
         )
         heads = (*heads, "kernels, us", "host, us")
-        rows = [row + apart_cells(case) for row, case in zip(rows, cases, strict=True)]
+        rows = [row + breakdown_cells(case) for row, case in zip(rows, cases, strict=True)]
     return [f"{said}.", "", *table(heads, rows)]
 
 
@@ -265,11 +265,11 @@ def convolution_cells(case: dict[str, Any]) -> list[str]:
     return [name, eager, other_layout, *others]
 
 
-def apart_cells(case: dict[str, Any]) -> list[str]:
+def breakdown_cells(case: dict[str, Any]) -> list[str]:
     """Of the kernels and of the host, eager's and ours; nothing of a wrong result."""
-    if without_times(case) or APART[0] not in case:
-        return [""] * len(APART)
-    return [f"{case[part]['eager']:.0f} / {case[part]['opweld']:.0f}" for part in APART]
+    if without_times(case) or BREAKDOWN[0] not in case:
+        return [""] * len(BREAKDOWN)
+    return [f"{case[part]['eager']:.0f} / {case[part]['opweld']:.0f}" for part in BREAKDOWN]
 
 
 def without_times(case: dict[str, Any]) -> list[str]:

@@ -51,7 +51,7 @@ def test_four_pixels_are_given_at_once(form: str, tmp_path: Path) -> None:
             torch.testing.assert_close(other.models()[1](padded), found, rtol=1e-5, atol=1e-5)
 
 
-def test_fours_of_pixels_do_not_reach_into_the_next_image(tmp_path: Path) -> None:
+def test_fours_of_pixels_end_with_their_image(tmp_path: Path) -> None:
     """Four images of 35 pixels are 35 fours of them. (Images of one tap are whole fours.)"""
     model, text = emitted("WindowTiles", "5, 7")
     require_near_float64(pair_of_texts("odd", model, text, 0, tmp_path), 4, 1)

@@ -33,7 +33,7 @@ def test_what_traces_a_forward_is_not_the_forward(module: str) -> None:
 
 
 @pytest.mark.parametrize("module", ["model", "torch.nn.functional", "torch.fxy"])
-def test_a_forward_that_raises_is_told_so(module: str) -> None:
+def test_an_error_of_the_forward_itself(module: str) -> None:
     found = explained(raised_in(module, ValueError("\n  too few rows\nof x")))
     assert found.sentence == "the forward raises ValueError: too few rows"
 

@@ -55,7 +55,7 @@ def test_what_is_computed_behind_rows_is_copied_by_their_kernel_or_another() -> 
         assert shares_of_copies(graph(copy), tiled, NONE) == [(copy, BEHIND_ROWS)]
 
 
-def test_reductions_over_space_alone_read_again() -> None:
+def test_reductions_over_space_read_their_operand_twice() -> None:
     m = Make()
     made = convolution(m)
     folds = m.reduced("mean", made, 1, 2), m.reduced("sum", made, 1, 2)

@@ -141,7 +141,7 @@ class TestCosts:
         y = convolved(m, m.x("x", *IMAGES))
         assert costs(m.reduced("amax", y, 1, 2, 3), lost=7.0) == (7.0, 0.0)
 
-    def test_of_what_is_reduced_over_space_and_read_again(self) -> None:
+    def test_of_reductions_over_space_with_a_second_read(self) -> None:
         m = Make()
         y = convolved(m, m.x("x", *IMAGES))
         centred = m.sub(y, m.reduced("mean", y, 2, 3))

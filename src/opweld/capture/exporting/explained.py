@@ -1,4 +1,4 @@
-"""What it says of a forward that torch.export ends in an error."""
+"""What an error of torch.export says of the user's forward."""
 
 from __future__ import annotations
 
@@ -10,13 +10,18 @@ from ..modules.origins import where_raised
 from ..records import unknown_record
 from ..sizes import size_of_elements
 
-_DECIDES = (
-    "the forward decides by the elements of a tensor, which a graph cannot hold",
-    "use torch.where, or keep the decision out of the forward",
-)
-_TO_NUMPY = (
-    "the forward gives the elements of a tensor to NumPy, which a graph cannot hold",
-    "use PyTorch's operators, or keep it out of the forward",
+# What stands in a message or the error's name, what it means, and what to do.
+_MEANINGS = (
+    (
+        ("data-dependent", "GuardOnDataDependent"),
+        "the forward decides by the elements of a tensor, which a graph cannot hold",
+        "use torch.where, or keep the decision out of the forward",
+    ),
+    (
+        (".numpy() is not supported",),
+        "the forward gives the elements of a tensor to NumPy, which a graph cannot hold",
+        "use PyTorch's operators, or keep it out of the forward",
+    ),
 )
 _UNKNOWN_TYPE = (
     "return tensors, tuples, lists, dicts, named tuples or dataclasses, or"
@@ -34,16 +39,15 @@ def explained(error: Exception) -> CaptureError:
     where, text = where_raised(error), str(error)
     if isinstance(error, CaptureError):
         return type(error)(error.sentence, where=where, next_step=error.next_step)
-    if "data-dependent" in text or "GuardOnDataDependent" in type(error).__name__:
-        return CaptureError(_DECIDES[0], where=where, next_step=_DECIDES[1])
+    for parts, sentence, next_step in _MEANINGS:
+        if any(part in f"{type(error).__name__}: {text}" for part in parts):
+            return CaptureError(sentence, where=where, next_step=next_step)
     if "Pending unbacked symbols" in text:
         return size_of_elements(where)
-    if ".numpy() is not supported" in text:
-        return CaptureError(_TO_NUMPY[0], where=where, next_step=_TO_NUMPY[1])
     if isinstance(error, AssertionError) and "expected compiled_fn" in text:
         return OriginalKept("the forward changes a tensor whose memory another one has, too")
-    if isinstance(error, NotImplementedError) and (held := _ARGUMENT.match(text)):
-        return no_graph_holds(held[1], where)
+    if isinstance(error, NotImplementedError) and (argument := _ARGUMENT.match(text)):
+        return no_graph_holds(argument[1], where)
     if (unknown := unknown_record(error)) is not None:
         sentence = f"the forward returns a {unknown}, whose parts torch does not know"
         return CaptureError(sentence, where=where, next_step=_UNKNOWN_TYPE)
@@ -52,9 +56,9 @@ def explained(error: Exception) -> CaptureError:
     return CaptureError(f"the forward {what}: {first.strip()}", where=where)
 
 
-def no_graph_holds(held: str, where: Where | None) -> OriginalKept:
-    """For a forward that uses an object of the type `held`, which is no tensor."""
-    return OriginalKept(f"the forward uses an object that no graph holds, a {held}", where=where)
+def no_graph_holds(kind: str, where: Where | None) -> OriginalKept:
+    """For a forward that uses an object of the type `kind`, which is no tensor."""
+    return OriginalKept(f"the forward uses an object that no graph holds, a {kind}", where=where)
 
 
 def _is_torch_s(error: Exception) -> bool:

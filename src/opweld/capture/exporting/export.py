@@ -281,8 +281,8 @@ def _sources(
             access = weight_access(module, spec.target)
             sources[spec.arg.name] = Source(weight_name(spec.target), access, Op.WEIGHT)
         else:
-            held = type(program.constants.get(spec.target)).__name__
-            raise no_graph_holds(held, where_in(_users(program, spec.arg.name)))
+            kind = type(program.constants.get(spec.target)).__name__
+            raise no_graph_holds(kind, where_in(_users(program, spec.arg.name)))
     return sources
 
 
