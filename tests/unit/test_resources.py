@@ -48,6 +48,28 @@ def test_a_group_gets_its_kernels_figures() -> None:
     assert library.registers is None
 
 
+EPILOGUE = """
+namespace op {
+template <typename Element> struct ElementEpilogue {};
+template <int kRows, typename Epilogue> __global__ void product_kernel(float* y) { y[0] = kRows; }
+template <typename Element, int kLanes, typename Index, int kNum>
+__global__ void elements(float* y, Index n) { y[n] = kLanes; }
+}  // namespace op
+struct k1_conv_relu_element {};
+struct k2_add_element {};
+template __global__ void op::product_kernel<64, op::ElementEpilogue<k1_conv_relu_element>>(float*);
+template __global__ void op::elements<k2_add_element, 4, unsigned int, 2>(float*, unsigned int);
+"""
+
+
+@needs_nvcc
+def test_a_product_gets_the_figures_of_what_has_its_element() -> None:
+    names = ("k1_conv_relu", "k2_add", "k3_sum")
+    rows = tuple(PlanRow(name, "pointwise", (), "") for name in names)
+    found = with_resources(Compiled("", "sm_90a", rows, {"source": EPILOGUE})).plan_rows
+    assert [row.registers is not None for row in found] == [True, True, False]
+
+
 def test_a_text_that_does_not_compile_is_left_to_the_judge() -> None:
     compiled = Compiled("", "sm_90a", (), {"source": "__global__ nonsense"})
     assert with_resources(compiled) == compiled

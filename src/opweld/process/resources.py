@@ -103,6 +103,10 @@ def _shared_bytes(rest: str) -> int:
     return int(found[1]) if found else 0
 
 
+# A pointwise kernel's instance for operands of less than 2^31 elements, by its mangled name.
+_WITH_32_BIT_INDICES = re.compile(r"(elementsI|_contiguous_kernelI).*Ej")
+
+
 def with_resources(compiled: Compiled) -> Compiled:
     """The account with registers and spills of each fused group, where nvcc can tell them."""
     source = compiled.stages.get("source", "")
@@ -120,10 +124,9 @@ def _with_use(row: PlanRow, uses: tuple[KernelUse, ...]) -> PlanRow:
     """Registers of the instance that full-size operands run, of a product those of the worst that
     has its epilogue; spills of the worst instance.
     """
-    contiguous = [use for use in uses if f"{row.name}_contiguous_kernel" in use.name]
-    contiguous += [use for use in uses if f"{row.name}_element" in use.name]
-    own = contiguous or [use for use in uses if f"{row.name}_epilogue" in use.name]
+    own = [use for use in uses if re.search(rf"{row.name}_(element|epilogue|contiguous)", use.name)]
     if not own:
         return row
-    registers = max(use.registers for use in own if "Ej" in use.name or not contiguous)
+    full_size = [use for use in own if _WITH_32_BIT_INDICES.search(use.name)]
+    registers = max(use.registers for use in full_size or own)
     return replace(row, registers=registers, spills=max(use.spill_bytes for use in own))
