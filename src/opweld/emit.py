@@ -43,6 +43,9 @@ from .ir.original import BackwardPart, Original, Part, forwards_of
 from .ir.plan import Group
 from .ir.types import TensorType
 
+# The operator that moves running statistics.
+_TRACK = "opweld_track"
+
 
 def emit(
     original: Original,
@@ -324,6 +327,9 @@ def _call_text(
     kernels |= {each.span.operator.name: _span_call(each) for each in _each(spans)}
     if any(replay(part, bool(backwards)) for part in forwards_of(parts)):
         kernels["replay"] = replay_call(_kinds(original, parts), bool(backwards))
+    if any(_TRACK in library.names for library in libraries.each):
+        held.pop("track", None)
+        kernels["track"] = "_tracking", [f'op("{_TRACK}")']
     return call_text(
         _slug(original), listed(libraries), {**held, **_records(original, parts)}, kernels
     )

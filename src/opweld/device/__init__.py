@@ -50,7 +50,7 @@ _FILES = {
         conv/depthwise_tiles.cuh conv/planes.cuh conv/plane_tiles.cuh
         elements/index_cuda.cuh elements/index.h reduce/fold.h reduce/fold_cuda.cuh
         reduce/fold_chunks.cuh
-        reduce/reduce_rows.cuh reduce/kept_rows.cuh reduce/publish.cuh
+        reduce/reduce_rows.cuh reduce/running_statistics.cuh reduce/kept_rows.cuh reduce/publish.cuh
         reduce/cooperative_rows.cuh scan/scan.h scan/scan_cuda.cuh
     """,
     "cpp": """

@@ -238,9 +238,10 @@ def _compile(trace: Trace, ready: Ready, options: Options, table: Table) -> Comp
     backwards = _backwards(trace, parts, *given) if options.training else ()
     everything = (*parts, *(part for each in backwards for part in each.parts))
     kernels = trace.run("lower", kernels_of, everything)
-    source = trace.run("render", render, captured.name, kernels, target.language)
+    tracks = target.language == "cuda" and bool(kernels) and _track(parts)
+    source = trace.run("render", render, captured.name, kernels, target.language, tracks)
     replays = _replays(parts, bool(backwards))
-    calls = trace.run("host", host, everything, target.language, replays)
+    calls = trace.run("host", host, everything, target.language, replays, tracks)
     changed = dict.fromkeys(line for each in lines for line in each.head)
     head = "\n".join([head_of(original, target, parts, captured), *head_lines(backwards), *changed])
     text = trace.run(
@@ -253,6 +254,11 @@ def _compile(trace: Trace, ready: Ready, options: Options, table: Table) -> Comp
     trace.note("source", source.text, ".cu" if "__global__" in source.text else ".cpp")
     kernel_texts = {kernel.group: kernel.text.strip("\n") for kernel in source.kernels}
     return replace(_account(trace, captured, lines, text, target), kernel_texts=kernel_texts)
+
+
+def _track(parts: tuple[Part, ...]) -> bool:
+    """Whether one of them moves running statistics."""
+    return any(part.runs and part.plan.graph.tracked for part in parts)
 
 
 def _replays(parts: tuple[Part, ...], steps: bool) -> Replays:

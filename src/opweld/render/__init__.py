@@ -9,18 +9,23 @@ from ..ir.kernels.source import KernelText, Source
 from .cpp.texts import cpp_texts
 from .cuda.entry import Tabled, takes_scratch
 from .cuda.texts import cuda_texts
+from .running_statistics import KERNEL
 
 
-def render(name: str, kernels: tuple[Lowered, ...], language: str) -> Source:
-    """Every kernel with its launchers; `language` is "cuda" or "c++"."""
+def render(name: str, kernels: tuple[Lowered, ...], language: str, tracks: bool = False) -> Source:
+    """Every kernel with its launchers; `language` is "cuda" or "c++". On CUDA it may be followed by
+    what moves running statistics.
+    """
     cuda = language == "cuda"
-    device, texts = cuda_texts(kernels) if cuda else cpp_texts(kernels)
+    device, texts = cuda_texts(kernels, tracks) if cuda else cpp_texts(kernels)
     pairs = zip(kernels, texts, strict=True)
     made = tuple(
         KernelText(lowered.group, text, _seconds(lowered, text) if cuda else 0.0)
         for lowered, text in pairs
     )
+    made += (KERNEL,) if tracks else ()
     entry_points = tuple(name for each in kernels for name in _entry_points(each, language))
+    entry_points += (f"{KERNEL.group}_launch",) if tracks else ()
     return Source(name, language, device, made, entry_points)
 
 

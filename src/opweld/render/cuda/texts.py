@@ -22,6 +22,7 @@ from ...ir.kernels.reduction import Lowered, Reduction, Scan
 from ..c import dtypes_of, storage_pieces
 from ..element import element_text, pieces_called, pieces_of, place_pieces, title
 from ..layout import call, folded, head, indented
+from ..running_statistics import KERNEL
 from .entry import ByLayout, entry, entry_pieces
 from .launch import launcher
 from .packet import element_body, names, packet_function, packet_name, parameters, turned_body
@@ -42,8 +43,10 @@ def cuda_text(kernels: tuple[Lowered, ...]) -> str:
     return "\n".join([device, *texts])
 
 
-def cuda_texts(kernels: tuple[Lowered, ...]) -> tuple[str, list[str]]:
-    """The device functions used, and each group's kernels."""
+def cuda_texts(kernels: tuple[Lowered, ...], tracks: bool = False) -> tuple[str, list[str]]:
+    """The device functions used, by what moves running statistics, too, where it `tracks`; and each
+    group's kernels.
+    """
     functors = all(map(runs_by_skeleton, kernels))
     needed = set() if functors else set(VECTOR_PIECES)
     for lowered in kernels:
@@ -66,8 +69,9 @@ def cuda_texts(kernels: tuple[Lowered, ...]) -> tuple[str, list[str]]:
         if isinstance(lowered, ByLayout) and not runs_by_skeleton(lowered):
             needed |= entry_pieces(lowered)
     texts = [_text(lowered) for lowered in kernels]
+    needed |= {"move_statistics"} if tracks else set()
     needed |= {"difference"} & set().union(*map(pieces_called, texts))
-    device = used(pieces(sorted(needed)), texts)
+    device = used(pieces(sorted(needed)), [*texts, KERNEL.text] if tracks else texts)
     return "\n".join(["#include <cuda_runtime.h>", *device]), texts
 
 

@@ -26,6 +26,7 @@ from ..cuda.cooperative_rows import has_partials
 from ..cuda.entry import Tabled, given_sizes, takes_scratch
 from ..cuda.reduce_rows import keeps_results
 from ..cuda.texts import runs_by_skeleton
+from ..running_statistics import DECLARATION, OPERATOR, SCHEMA, TRACK
 from .attention import attention_declarations, attention_run
 from .contraction import contraction_run, entry_declarations
 from .parts import (
@@ -126,8 +127,19 @@ class Replays(Enum):
     STEPS = _REPLAY + _REPLAY_STEPS
 
 
-def host(parts: tuple[Part, ...], language: str, replays: Replays = Replays.NONE) -> Host:
-    """The host code for all kernels of one emitted file; `language` is "cuda" or "c++"."""
+# The operator of running_statistics.py.
+_TRACK = HostOperator(TRACK, (f"{DECLARATION};",), OPERATOR, (SCHEMA,), (TRACK,))
+
+
+def host(
+    parts: tuple[Part, ...],
+    language: str,
+    replays: Replays = Replays.NONE,
+    tracks: bool = False,
+) -> Host:
+    """The host code for all kernels of one emitted file; `language` is "cuda" or "c++". On CUDA it
+    may move running statistics, too.
+    """
     fused_groups = fused_groups_of(parts)
     key, extra = ("CUDA", "host_cuda.h") if language == "cuda" else ("CPU", "host_cpu.h")
     lowereds = [lowered for _, _, lowered, _ in fused_groups]
@@ -136,11 +148,12 @@ def host(parts: tuple[Part, ...], language: str, replays: Replays = Replays.NONE
     reductions = [w for w in lowereds if isinstance(w, Reduction | Scan) and language == "c++"]
     cut = any(map(has_partials, reductions))
     attends = any(isinstance(w, Attending) for w in lowereds)
-    files = ["tensor_view.h"] if tabled else []
+    files = ["tensor_view.h"] if tabled or tracks else []
     files += ["scratch.h"] if any(map(takes_scratch, tabled)) else []
     files += ["sizes.h"] if any(map(_sizes_of, tabled)) else []
     listed = any(a.listed is not None for *_, operator in fused_groups for a in operator.arguments)
     files += ["tensor_list.h"] if listed else []
+    files += ["running_statistics.h"] if tracks else []
     keeps = language == "cuda" and any(map(keeps_results, lowereds))
     files += ["host.h", extra] if keeps or len(tabled) < len(lowereds) else []
     files += ["memory.h"] if keeps or products or cut or attends else []
@@ -167,7 +180,7 @@ def host(parts: tuple[Part, ...], language: str, replays: Replays = Replays.NONE
         )
         for _, group, lowered, operator in fused_groups
     )
-    files += ["format.h"] if any("host::in_format(" in each.text for each in operators) else []
+    operators += (_TRACK,) if tracks else ()
     shared = [_in_common(files, operators, replays.value)]
     shared.append(_registered(key, replays))
     return Host(key, "\n".join(shared), operators)
