@@ -144,3 +144,10 @@ def test_a_larger_device_takes_more_parts_of_a_sum() -> None:
         needs((1, 1, 8, 1 << 16), Call(lanes=1, multiprocessors=count))[0] for count in (16, 114)
     )
     assert few < more
+
+
+@pytest.mark.parametrize("rows", [1, 16, 17])
+def test_long_sums_of_few_rows_are_made_in_parts(rows: int) -> None:
+    """As cuBLAS does; as exact as it is then are sums of 32 intervals."""
+    parts = plan(132, rows, 128 * 132, 64 * 320)[1]
+    assert parts >= 10 if rows <= 16 else parts == 1

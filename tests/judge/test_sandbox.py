@@ -413,15 +413,42 @@ def test_a_part_that_is_refused_is_left_out_unless_it_is_required(
     assert len(done) == parts + 1
 
 
-@pytest.mark.parametrize(
-    ("mode", "has_driver", "is_on"),
-    [("auto", False, True), ("auto", True, False), ("required", True, True), ("off", False, False)],
-)
-def test_beside_a_gpu_it_is_used_where_it_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch, mode: str, has_driver: bool, is_on: bool
+# What the driver says to a process inside, and to one outside.
+DRIVERS = {
+    "none": None,
+    "starts": (0, 0),
+    "does not start inside": (999, 0),
+    "starts nowhere": (100, 100),
+}
+IS_OFF = ("auto", "does not start inside"), *(("off", driver) for driver in DRIVERS)
+DRIVER = """
+#include <stdlib.h>
+int cuInit(unsigned flags) { return getenv("TMPDIR") ? INSIDE : OUTSIDE; }
+int cuDevicePrimaryCtxRetain(void** context, int device) { return *context = (void*)1, 0; }
+int cuCtxSetCurrent(void* context) { return context == 0; }
+int cuMemAlloc_v2(void** memory, size_t bytes) { return bytes == 0; }
+"""
+
+
+@pytest.mark.parametrize("mode", ["auto", "required", "off"])
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_beside_a_gpu_it_is_used_where_cuda_starts_inside(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: str, driver: str
 ) -> None:
-    monkeypatch.setattr("opweld.sandbox.has_gpu_driver", lambda: has_driver)
-    chosen = Sandbox(mode)
-    assert chosen.is_on == is_on
-    said = chosen.warning() or ""
-    assert ("--sandbox required" in said) == (mode == "auto" and has_driver)
+    answers = DRIVERS[driver]
+    monkeypatch.setattr("opweld.sandbox.has_gpu_driver", lambda: answers is not None)
+    if answers:
+        text = DRIVER.replace("INSIDE", str(answers[0])).replace("OUTSIDE", str(answers[1]))
+        (tmp_path / "driver.c").write_text(text)
+        library = str(tmp_path / "libcuda.so.1")
+        subprocess.run(["gcc", "-shared", "-fPIC", str(tmp_path / "driver.c"), "-o", library])
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    monkeypatch.delenv("TMPDIR", raising=False)
+    sandbox._keeps_cuda_out.cache_clear()
+    try:
+        chosen = Sandbox(mode)
+        assert chosen.is_on == ((mode, driver) not in IS_OFF)
+        said = chosen.warning() or ""
+        assert ("--sandbox required" in said) == (mode == "auto" and not chosen.is_on)
+    finally:
+        sandbox._keeps_cuda_out.cache_clear()

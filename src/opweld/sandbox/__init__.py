@@ -19,10 +19,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from opweld.errors import SandboxMissing
-from opweld.sandbox import landlock, seccomp
+from opweld.sandbox import cuda, landlock, seccomp
 from opweld.sandbox.environment import passed_on
 from opweld.sandbox.limits import has_gpu_driver, limit_resources
 from opweld.sandbox.privileges import drop_capabilities
@@ -56,10 +57,10 @@ class Sandbox:
 
     @property
     def is_on(self) -> bool:
-        """Whether processes are confined: beside a GPU's driver, where no test of it has run yet,
-        only where that is asked for.
+        """Whether processes are confined: beside a GPU whose driver does not start inside only
+        where that is asked for.
         """
-        return self.mode == REQUIRED or (self.mode == AUTO and not has_gpu_driver())
+        return self.mode == REQUIRED or (self.mode == AUTO and not _keeps_cuda_out())
 
     def require(self) -> None:
         """That what was asked for is there.
@@ -78,8 +79,8 @@ class Sandbox:
         """The sentence for what is missing here of the sandbox that was not switched off."""
         if self.mode == AUTO and not self.is_on:
             return (
-                "the sandbox is off: it has not been tried beside a GPU's driver; "
-                "--sandbox required uses it"
+                "the sandbox is off: CUDA does not start inside it on this machine; "
+                "--sandbox required uses it all the same"
             )
         lacking = missing()
         if not (self.is_on and lacking):
@@ -129,6 +130,18 @@ def from_json(text: str) -> Policy:
     for name in ("writable", "caches"):
         data[name] = tuple(data[name])
     return Policy(**data)
+
+
+@cache
+def _keeps_cuda_out() -> bool:
+    """Whether CUDA starts on this machine, and in a confined process it does not."""
+    if not has_gpu_driver():
+        return False
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        policy, own = Policy(True, folder), _private_caches(folder) | {"TMPDIR": folder}
+        if cuda.starts(passed_on(os.environ, ()) | own, lambda c: launched(policy, c)):
+            return False
+    return cuda.starts(os.environ, list)
 
 
 def missing() -> tuple[str, ...]:

@@ -57,6 +57,8 @@ static __global__ void __launch_bounds__(T::kThreads, T::kResident)
 // Which tiles, and in how many parts k is summed. Times are microseconds at a clock of 1.6 GHz.
 struct TilePlan {
     static constexpr int64_t kShortestWide = 256;  // where few sums are promoted their errors show
+    // Of few rows cuBLAS adds up short sums: so many intervals at most are promoted to one, then.
+    static constexpr int64_t kFewRows = 16, kMostIntervals = 32;
     bool wide;  // tiles of 128 x 256 in pairs, else single ones of 128 x 128
     int splits;
     double time;
@@ -75,9 +77,11 @@ struct TilePlan {
     }
     static TilePlan choose(const Product& p, int64_t intervals, double interval_us) {
         const int sms = num_multiprocessors();
-        TilePlan best{false, 1, of(p, intervals, interval_us, sms, false, 1)};
+        const int64_t parts = (intervals + kMostIntervals - 1) / kMostIntervals;
+        const int least = std::min(p.m, p.n) <= kFewRows ? int(std::max<int64_t>(parts, 1)) : 1;
+        TilePlan best{false, least, of(p, intervals, interval_us, sms, false, least)};
         for (int wide = 0; wide < (p.k < kShortestWide || sms < 2 ? 1 : 2); ++wide) {
-            for (int splits = 1; splits <= sms && splits * 4 <= intervals + 3; ++splits) {
+            for (int splits = least; splits <= sms && splits * 4 <= intervals + 3; ++splits) {
                 const double time = of(p, intervals, interval_us, sms, wide != 0, splits);
                 if (time < best.time * 0.99) best = {wide != 0, splits, time};
             }

@@ -17,6 +17,7 @@ Fill = Callable[[Tensor, torch.Generator], Tensor]
 
 _ZERO_SHARE = 0.9
 _HUGE = 1e6
+_LARGEST_TF32 = (2 - 2**-10) * 2.0**127
 _MIN_SPECIAL_ROWS = 4
 
 
@@ -71,9 +72,14 @@ def one_huge(x: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def one_largest(x: Tensor, generator: torch.Generator) -> Tensor:
-    """One element is the largest number: two might overflow together or not, by the order."""
+    """One element is the largest number: two might overflow together or not, by the order.
+
+    Of float32 it is the largest of TF32, as the next ones are infinite where a convolution rounds
+    to that, which it does in one layout and not in another.
+    """
     if x.numel() and not x.is_complex():
-        x.view(-1)[x.numel() // 2] = torch.finfo(x.dtype).max
+        largest = _LARGEST_TF32 if x.dtype is torch.float32 else torch.finfo(x.dtype).max
+        x.view(-1)[x.numel() // 2] = largest
     return x
 
 

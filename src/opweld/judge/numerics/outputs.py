@@ -16,7 +16,7 @@ from opweld.judge.numerics.noise import NoiseSums
 from opweld.judge.numerics.reference import Block
 from opweld.judge.process.leaf import RemoteLeaf
 from opweld.judge.sparse import as_dense
-from opweld.judge.values import Check, Errors, Grade, OutputErrors
+from opweld.judge.values import GRADES, Check, Errors, Grade, OutputErrors
 from opweld.judge.verify.run import Run
 
 # Against a float64 run, a grade of A or B is delivered.
@@ -105,6 +105,15 @@ class Comparison:
             else:
                 self._add_leaf(position, left, right, reference, dtype)
         return useless
+
+    def take_better(self, other: Comparison) -> None:
+        """Of each leaf the better of two comparisons of the same leaves with several standards."""
+        for position, sums in other.sums.items():
+            known = self.sums.get(position)
+            if known is None or _place(sums) < _place(known):
+                self.sums[position] = sums
+        self.num_wrong, self.num_exact = other.num_wrong, other.num_exact
+        self.first_wrong, self.by_rows = other.first_wrong, other.by_rows
 
     def pass_over(self, new: Run, eager: Run, rows: slice) -> bool:
         """Leave out those rows, which come behind those added so far, if all leaves are as close to
@@ -315,6 +324,10 @@ class Comparison:
             output=leaf,
             first_bad_index=self._index(position, self.first_wrong.get(position)),
         )
+
+
+def _place(sums: ErrorSums) -> int:
+    return GRADES.index(grade(sums.figures()))
 
 
 def rows_of(leaf: Any, rows: slice) -> Any:

@@ -71,6 +71,8 @@ _VALUES = ("normal values", "positive values", "large values", "tiny values", "s
 _EVERYTHING = Backward()
 # A gradient so much smaller than another one is a difference of equal numbers.
 _NOTHING = 1e-4
+# Of the original, where it differs from time to time, as cuDNN's gradients do.
+_RERUNS = 2
 # A check of several cases begins no more of them after this.
 _SECONDS = 2.0
 
@@ -154,14 +156,15 @@ class Gradients:
         return self._graded(case, grad_outputs, new, eager)
 
     def _graded(self, case: Case, grad_outputs: GradOutputs, new: Run, eager: Run) -> Check:
-        held_to = self._lowered_run(case, grad_outputs, eager, self._lowering) or eager
         comparison, everything = Comparison(eager), set(range(len(eager.leaves) - 1))
         try:
             block = self._exact(case, grad_outputs, eager)
-            allowed = self._allowed_run(case, grad_outputs, eager)
-            if allowed is not None:
-                held_to = larger_error(held_to, allowed, block)
-            useless = comparison.add(new, held_to, block) & everything
+            for standard in self._standards(case, grad_outputs, eager, block):
+                one = Comparison(eager)
+                useless = one.add(new, standard, block) & everything
+                comparison.take_better(one)
+                if useless or _lenient(comparison.check(case.name)).passed:
+                    break
             comparison.no_reference = "float64 is not more precise" if useless else None
         except (NoReference, RuntimeError) as reason:
             comparison.no_reference, useless = str(reason), everything
@@ -176,6 +179,20 @@ class Gradients:
             return check
         detail = joined(case.note, "within what one ulp of the inputs changes")
         return replace(check, passed=True, grade="C", detail=detail, first_bad_index=None)
+
+    def _standards(
+        self, case: Case, grad_outputs: GradOutputs, eager: Run, block: Block
+    ) -> Iterator[Run]:
+        """Runs of the original. Each gradient has to be as exact as that of one of them: an element
+        on the edge of a relu or a maximum falls to either side, and not to the same in all.
+        """
+        lowered = self._lowered_run(case, grad_outputs, eager, self._lowering) or eager
+        allowed = self._allowed_run(case, grad_outputs, eager)
+        if allowed is not None:
+            yield larger_error(lowered, allowed, block)
+        yield lowered
+        for _ in range(_RERUNS):
+            yield self._rerun(case.calls, grad_outputs, case, eager)
 
     def _exact(self, case: Case, grad_outputs: GradOutputs, eager: Run) -> Block:
         """The float64 gradients.
