@@ -77,7 +77,7 @@ def test_runs_are_equal(norm: Any) -> None:
     x = torch.randn(ROWS, norm.norm.num_features, device="cuda")
     with torch.no_grad():
         first = norm(x)
-        assert kernels_in(lambda: norm(x)) == 2
+        assert kernels_in(lambda: norm(x)) == 3  # one of them moves the running statistics
         assert sum(not torch.equal(norm(x), first) for _ in range(RUNS)) == 0
 
 

@@ -89,6 +89,42 @@ def test_gradients_of_a_step_are_compared(change: Any, passes: bool) -> None:
     assert audit.check().passed is passes and not audit.check().skipped
 
 
+class Coarse(nn.Module):
+    """Its first weight's gradient has three bits; of float64 all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 40), nn.Linear(40, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.first(x)
+        if x.dtype is torch.float32 and y.requires_grad:
+            y.register_hook(lambda g: g + g.abs().mean() * torch.linspace(-0.5, 0.5, 40))
+        return self.last(torch.relu(y))
+
+
+@pytest.mark.parametrize(
+    ("change", "passes"),
+    [
+        (lambda exact, eager: exact, True),
+        (lambda exact, eager: [2 * a - b for a, b in zip(exact, eager, strict=True)], True),
+        (lambda exact, eager: [4 * a - 3 * b for a, b in zip(exact, eager, strict=True)], False),
+        (lambda exact, eager: [torch.zeros_like(each) for each in eager], False),
+        (lambda exact, eager: [*exact[:2], *(1.1 * each for each in exact[2:])], False),
+    ],
+    ids=["exact", "as far on the other side", "thrice as far", "zeros", "the exact ones are wrong"],
+)
+def test_gradients_may_be_as_far_from_float64s_as_eagers(change: Any, passes: bool) -> None:
+    torch.manual_seed(0)
+    model, given = Coarse(), call()
+    wide = gradients_of(copy.deepcopy(model).double(), given.map(torch.Tensor.double))
+    exact, eager = [each.float() for each in wide], gradients_of(copy.deepcopy(model), given)
+    assert apart(eager, exact) > 0.02
+    audit = Gradients(model)
+    audit.add(given, of_outputs(change(exact, eager)))
+    assert audit.check().passed is passes and not audit.check().skipped
+
+
 def test_random_steps_are_not_compared() -> None:
     model = nn.Sequential(nn.Linear(6, 3), nn.Dropout(0.5))
     audit = Gradients(model)
