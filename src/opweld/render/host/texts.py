@@ -166,7 +166,7 @@ def host(
     files += ["inside_cpu.h"] if checked and language == "c++" else []
     files += ["row_blocks.h"] if any(isinstance(w, RowBlocks) for w in lowereds) else []
     files += [] if replays is Replays.NONE else ["replay.h"]
-    files += [f"add_{key.lower()}.h", "replay_steps.h"] if replays is Replays.STEPS else []
+    files += ["add.h", "replay_steps.h"] if replays is Replays.STEPS else []
     sites = sites_of(parts)
     operators = tuple(
         HostOperator(
@@ -181,7 +181,8 @@ def host(
         for _, group, lowered, operator in fused_groups
     )
     operators += (_TRACK,) if tracks else ()
-    shared = [_in_common(files, operators, replays.value)]
+    files += ["format.h"] if any("host::in_format(" in each.text for each in operators) else []
+    shared = [_in_common(files, operators, replays.value).replace("OPWELD_KEY", key.lower())]
     shared.append(_registered(key, replays))
     return Host(key, "\n".join(shared), operators)
 
