@@ -277,7 +277,8 @@ def test_the_memory_of_both_processes_is_read(
     checks = check(model, same, QUICK, server=servers[mode]).verdict.checks
     assert {c.name: c.detail for c in checks}["torch and the clock"] == "none"
     witness = write(tmp_path / "compiled.py", COMPILES)
-    assert check(model, witness, QUICK, server=servers[mode]).verdict.passed
+    verdict = check(model, witness, QUICK, server=servers[mode]).verdict
+    assert verdict.passed, verdict.reason
 
 
 def test_the_judgement_says_who_was_confined(servers: dict[str, Server], tmp_path: Path) -> None:
