@@ -57,17 +57,19 @@ __global__ void elements(float* y, Index n) { y[n] = kLanes; }
 }  // namespace op
 struct k1_conv_relu_element {};
 struct k2_add_element {};
+struct k4_sum_row {};
 template __global__ void op::product_kernel<64, op::ElementEpilogue<k1_conv_relu_element>>(float*);
 template __global__ void op::elements<k2_add_element, 4, unsigned int, 2>(float*, unsigned int);
+template __global__ void op::elements<k4_sum_row, 4, unsigned int, 2>(float*, unsigned int);
 """
 
 
 @needs_nvcc
 def test_a_product_gets_the_figures_of_what_has_its_element() -> None:
-    names = ("k1_conv_relu", "k2_add", "k3_sum")
+    names = ("k1_conv_relu", "k2_add", "k3_sum", "k4_sum")
     rows = tuple(PlanRow(name, "pointwise", (), "") for name in names)
     found = with_resources(Compiled("", "sm_90a", rows, {"source": EPILOGUE})).plan_rows
-    assert [row.registers is not None for row in found] == [True, True, False]
+    assert [row.registers is not None for row in found] == [True, True, False, True]
 
 
 def test_a_text_that_does_not_compile_is_left_to_the_judge() -> None:

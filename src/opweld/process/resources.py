@@ -124,7 +124,7 @@ def _with_use(row: PlanRow, uses: tuple[KernelUse, ...]) -> PlanRow:
     """Registers of the instance that full-size operands run, of a product those of the worst that
     has its epilogue; spills of the worst instance.
     """
-    own = [use for use in uses if re.search(rf"{row.name}_(element|epilogue|contiguous)", use.name)]
+    own = [use for use in uses if re.search(rf"{row.name}_(element|row|epilogue|contiguous)", use.name)]
     if not own:
         return row
     full_size = [use for use in own if _WITH_32_BIT_INDICES.search(use.name)]
