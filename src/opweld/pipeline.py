@@ -178,8 +178,10 @@ def _built(
         return compiled
     follower.step("build")
     require_build_tools(compiled.target)
-    spent = build(partial, model, compiled.target, options)
-    return with_resources(replace(compiled, seconds={**compiled.seconds, "build": spent}))
+    spent, compiled = with_resources(
+        compiled, lambda: build(partial, model, compiled.target, options)
+    )
+    return replace(compiled, seconds={**compiled.seconds, "build": spent})
 
 
 def _judged(

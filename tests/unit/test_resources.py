@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import time
+from pathlib import Path
+
+import pytest
 from tests.nvcc import needs_nvcc
 
 from opweld.compiled import Compiled, PlanRow
@@ -42,7 +47,9 @@ def test_a_report_is_read() -> None:
 def test_a_group_gets_its_kernels_figures() -> None:
     rows = (PlanRow("k1_double", "pointwise", ("mul",), ""), PlanRow("linear", "library", (), ""))
     compiled = Compiled("", "sm_90a", rows, {"source": SOURCE})
-    fused, library = with_resources(compiled).plan_rows
+    spent, found = with_resources(compiled, lambda: 1.5)
+    fused, library = found.plan_rows
+    assert spent == 1.5
     assert fused.registers is not None and 4 <= fused.registers <= 64
     assert fused.spills == 0
     assert library.registers is None
@@ -68,13 +75,40 @@ template __global__ void op::elements<k4_sum_row, 4, unsigned int, 2>(float*, un
 def test_a_product_gets_the_figures_of_what_has_its_element() -> None:
     names = ("k1_conv_relu", "k2_add", "k3_sum", "k4_sum")
     rows = tuple(PlanRow(name, "pointwise", (), "") for name in names)
-    found = with_resources(Compiled("", "sm_90a", rows, {"source": EPILOGUE})).plan_rows
+    compiled = Compiled("", "sm_90a", rows, {"source": EPILOGUE})
+    found = with_resources(compiled, lambda: None)[1].plan_rows
     assert [row.registers is not None for row in found] == [True, True, False, True]
 
 
 def test_a_text_that_does_not_compile_is_left_to_the_judge() -> None:
     compiled = Compiled("", "sm_90a", (), {"source": "__global__ nonsense"})
-    assert with_resources(compiled) == compiled
+    assert with_resources(compiled, lambda: 2) == (2, compiled)
+
+
+def test_nobody_waits_long_for_registers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow nvcc is ended, with what it has started, where the build ends and where it fails."""
+    nvcc, started = tmp_path / "nvcc", tmp_path / "started"
+    nvcc.write_text(f"#!/bin/sh\nsleep 300 & echo $! >> {started}\nwait\n")
+    nvcc.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr("opweld.process.resources._PATIENCE_S", 0.2)
+    compiled = Compiled("", "sm_90a", (), {"source": SOURCE})
+
+    def build() -> str:
+        while not started.exists() or not started.read_text().endswith("\n"):
+            time.sleep(0.01)
+        return "built"
+
+    def fails() -> str:
+        build()
+        raise KeyboardInterrupt
+
+    assert with_resources(compiled, build) == ("built", compiled)
+    with pytest.raises(KeyboardInterrupt):
+        with_resources(compiled, fails)
+    for pid in started.read_text().split():
+        status = Path("/proc", pid, "status")
+        assert not status.exists() or "Z (zombie)" in status.read_text()
 
 
 def test_texts_are_compiled_as_pytorch_compiles_them() -> None:

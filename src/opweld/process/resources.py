@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from opweld.compiled import Compiled, PlanRow
 
+T = TypeVar("T")
 TIME_LIMIT_S = 120.0
+# Behind a build, which makes several libraries at once.
+_PATIENCE_S = 5.0
 
 _FUNCTION = re.compile(
     r"Function properties for (?P<name>\S+)\s+"
@@ -62,19 +68,19 @@ def kernel_uses(text: str, arch: str, options: Sequence[str] = ()) -> tuple[Kern
         CompileError: the text does not compile; the message is nvcc's.
     """
     with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder, "kernel.cu")
-        source.write_text(text, "utf-8")
-        output = ["-o", str(Path(folder, "kernel.cubin")), str(source)]
-        command = ["nvcc", "-cubin", f"-arch={arch}", "-O3", "-std=c++17", "-Xptxas", "-v"]
-        done = subprocess.run(
-            [*command, *PYTORCHS_FLAGS, *options, *output],
-            capture_output=True,
-            text=True,
-            timeout=TIME_LIMIT_S,
-        )
+        command = [*_command(text, arch, folder), *options]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT_S)
     if done.returncode != 0:
         raise CompileError(f"nvcc -arch={arch} fails:\n{done.stderr}\n{done.stdout}")
     return parse_report(done.stderr + done.stdout)
+
+
+def _command(text: str, arch: str, folder: str) -> list[str]:
+    source = Path(folder, "kernel.cu")
+    source.write_text(text, "utf-8")
+    made = ["-o", str(Path(folder, "kernel.cubin")), str(source)]
+    flags = [f"-arch={arch}", "-O3", "-std=c++17", "-Xptxas", "-v", *PYTORCHS_FLAGS]
+    return ["nvcc", "-cubin", *flags, *made]
 
 
 class CompileError(Exception):
@@ -107,24 +113,41 @@ def _shared_bytes(rest: str) -> int:
 _WITH_32_BIT_INDICES = re.compile(r"(elementsI|_contiguous_kernelI).*Ej")
 
 
-def with_resources(compiled: Compiled) -> Compiled:
-    """The account with registers and spills of each fused group, where nvcc can tell them."""
+def with_resources(compiled: Compiled, build: Callable[[], T]) -> tuple[T, Compiled]:
+    """What `build()` returns, and the account with registers and spills of each fused group, where
+    nvcc can tell them: it is asked while the build goes on, and is not waited for long behind that.
+    """
     source = compiled.stages.get("source", "")
     if "__global__" not in source or shutil.which("nvcc") is None:
-        return compiled
-    try:
-        uses = kernel_uses(source, compiled.target)
-    except (CompileError, subprocess.TimeoutExpired):
-        return compiled  # the judge's build says why, with the line
+        return build(), compiled
+    with tempfile.TemporaryDirectory() as folder, Path(folder, "report").open("w+b") as report:
+        command = _command(source, compiled.target, folder)
+        asked = subprocess.Popen(command, stdout=report, stderr=report, start_new_session=True)
+        try:
+            built = build()
+            asked.wait(_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            if asked.poll() is None:
+                os.killpg(asked.pid, signal.SIGKILL)  # and what nvcc has started
+                asked.wait()
+        report.seek(0)
+        said = report.read().decode(errors="replace")
+    if asked.returncode != 0:
+        return built, compiled  # where it does not compile, the build says why, with the line
+    uses = parse_report(said)
     rows = tuple(_with_use(row, uses) for row in compiled.plan_rows)
-    return replace(compiled, plan_rows=rows)
+    return built, replace(compiled, plan_rows=rows)
 
 
 def _with_use(row: PlanRow, uses: tuple[KernelUse, ...]) -> PlanRow:
     """Registers of the instance that full-size operands run, of a product those of the worst that
     has its epilogue; spills of the worst instance.
     """
-    own = [use for use in uses if re.search(rf"{row.name}_(element|row|epilogue|contiguous)", use.name)]
+    own = [
+        use for use in uses if re.search(rf"{row.name}_(element|row|epilogue|contiguous)", use.name)
+    ]
     if not own:
         return row
     full_size = [use for use in own if _WITH_32_BIT_INDICES.search(use.name)]
