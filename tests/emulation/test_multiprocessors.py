@@ -151,3 +151,7 @@ def test_long_sums_of_few_rows_are_made_in_parts(rows: int) -> None:
     """As cuBLAS does; as exact as it is then are sums of 32 intervals."""
     parts = plan(132, rows, 128 * 132, 64 * 320)[1]
     assert parts >= 10 if rows <= 16 else parts == 1
+
+
+def test_there_are_no_more_parts_than_multiprocessors() -> None:
+    assert plan(78, 1, 128, 64 * 32 * 200)[1] == 78

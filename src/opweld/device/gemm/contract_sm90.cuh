@@ -77,7 +77,8 @@ struct TilePlan {
     }
     static TilePlan choose(const Product& p, int64_t intervals, double interval_us) {
         const int sms = num_multiprocessors();
-        const int64_t parts = (intervals + kMostIntervals - 1) / kMostIntervals;
+        const int64_t parts =
+            std::min<int64_t>((intervals + kMostIntervals - 1) / kMostIntervals, sms);
         const int least = std::min(p.m, p.n) <= kFewRows ? int(std::max<int64_t>(parts, 1)) : 1;
         TilePlan best{false, least, of(p, intervals, interval_us, sms, false, least)};
         for (int wide = 0; wide < (p.k < kShortestWide || sms < 2 ? 1 : 2); ++wide) {
