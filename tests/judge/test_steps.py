@@ -15,7 +15,7 @@ from opweld.judge.load import Call
 from opweld.judge.measure import speed
 from opweld.judge.measure.blocks import LocalTimed
 from opweld.judge.measure.clock import WallClock
-from opweld.judge.measure.steps import NAME, Gradients, apart, can_step, stepping
+from opweld.judge.measure.steps import NAME, Gradients, apart, are_as_exact, can_step, stepping
 from opweld.judge.values import Settings
 from opweld.judge.verify.run import of_outputs
 
@@ -90,7 +90,7 @@ def test_gradients_of_a_step_are_compared(change: Any, passes: bool) -> None:
 
 
 class Coarse(nn.Module):
-    """Its first weight's gradient has three bits; of float64 all."""
+    """In float32 a ramp is added to the gradients of its first layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -123,6 +123,34 @@ def test_gradients_may_be_as_far_from_float64s_as_eagers(change: Any, passes: bo
     audit = Gradients(model)
     audit.add(given, of_outputs(change(exact, eager)))
     assert audit.check().passed is passes and not audit.check().skipped
+
+
+def test_zeros_do_not_pass_for_what_is_mostly_error() -> None:
+    """Where eager's are 60 % from float64's: not all of them, and not a third."""
+    torch.manual_seed(0)
+    exact = [torch.randn(40) for _ in range(9)]
+    eager = [each + 0.6 * torch.randn(40) for each in exact]
+    others = [each + 0.6 * torch.randn(40) for each in exact]
+    zeros = [torch.zeros(40)] * 9
+    assert are_as_exact(others, eager, exact)
+    assert not are_as_exact(zeros, eager, exact)
+    assert not are_as_exact([*others[:6], *zeros[:3]], eager, exact)
+
+
+def test_gradients_of_inputs_are_held_against_float64() -> None:
+    """Of a model without parameters, whose forward names a type."""
+
+    class Scale(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.float() * x * torch.ones(6)
+
+    scale, given = Scale(), call()
+    found = gradients_of(scale, given)
+    for factor, passes in ((1.009, True), (1.05, False)):
+        audit = Gradients(scale)
+        audit.add(given, of_outputs([each * factor for each in found]))
+        assert audit.check().passed is passes
+        assert "without" not in audit.check().detail
 
 
 def test_random_steps_are_not_compared() -> None:

@@ -75,11 +75,14 @@ struct TilePlan {
         if (splits > 1) time += 4.0 + splits * double(p.batches * p.m * p.n) * 8.0 / 3e6;
         return time;
     }
-    static TilePlan choose(const Product& p, int64_t intervals, double interval_us) {
+    // `exact`: as float32, so that sums of few rows or columns are short.
+    static TilePlan choose(const Product& p, int64_t intervals, double interval_us,
+                           bool exact = true) {
         const int sms = num_multiprocessors();
         const int64_t parts =
             std::min<int64_t>((intervals + kMostIntervals - 1) / kMostIntervals, sms);
-        const int least = std::min(p.m, p.n) <= kFewRows ? int(std::max<int64_t>(parts, 1)) : 1;
+        const bool few = exact && std::min(p.m, p.n) <= kFewRows;
+        const int least = few ? int(std::max<int64_t>(parts, 1)) : 1;
         TilePlan best{false, least, of(p, intervals, interval_us, sms, false, least)};
         for (int wide = 0; wide < (p.k < kShortestWide || sms < 2 ? 1 : 2); ++wide) {
             for (int splits = least; splits <= sms && splits * 4 <= intervals + 3; ++splits) {
@@ -134,7 +137,7 @@ struct TilesSm90 {
     static int64_t scale_rows(int64_t m) { return (m + 255) / 256 * 256; }  // of whole tiles
     template <typename Mode>
     static Plan plan(const Product& p, int64_t intervals) {
-        return Plan::choose(p, intervals, kIntervalUs<Mode>);
+        return Plan::choose(p, intervals, kIntervalUs<Mode>, Mode::kParts == 2);
     }
     template <typename Mode, typename Epilogue>
     static int launch(const PackedOperands& from, const Product& p, const Plan& plan,

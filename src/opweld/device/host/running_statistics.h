@@ -13,15 +13,16 @@ inline bool track(const char* name, MoveStatistics* move, const std::vector<Tens
   const auto device = running.at(0).get_device_index();
   const torch::stable::accelerator::DeviceGuard device_guard(device);
   bool here = running.size() == towards.size();
-  const auto views = [&](const std::vector<Tensor>& tensors) {
+  const auto views = [&](const std::vector<Tensor>& tensors, bool written) {
     std::vector<TensorView> found;
     for (const Tensor& x : tensors) {
       here = here && x.get_device_index() == device;
-      found.push_back(operand(x, x.const_data_ptr()));
+      found.push_back(operand(x, written ? x.mutable_data_ptr() : x.const_data_ptr()));
     }
     return found;
   };
-  const auto own = views(running), of_batch = views(towards), calls = views(counts);
+  const auto own = views(running, true), calls = views(counts, true);
+  const auto of_batch = views(towards, false);
   void* stream = nullptr;
   if (!here) return false;
   int error = aoti_torch_get_current_cuda_stream(device, &stream);

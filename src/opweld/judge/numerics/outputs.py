@@ -109,11 +109,10 @@ class Comparison:
     def take_better(self, other: Comparison) -> None:
         """Of each leaf the better of two comparisons of the same leaves with several standards."""
         for position, sums in other.sums.items():
-            known = self.sums.get(position)
-            if known is None or _place(sums) < _place(known):
+            if _place(sums) < _place(self.sums[position]):
                 self.sums[position] = sums
-        self.num_wrong, self.num_exact = other.num_wrong, other.num_exact
-        self.first_wrong, self.by_rows = other.first_wrong, other.by_rows
+        for position, count in other.num_wrong.items():
+            self.num_wrong[position] = min(count, self.num_wrong[position])
 
     def pass_over(self, new: Run, eager: Run, rows: slice) -> bool:
         """Leave out those rows, which come behind those added so far, if all leaves are as close to

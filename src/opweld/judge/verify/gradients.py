@@ -6,6 +6,7 @@ gradients fails, and so does one that has them for the own inputs and loses them
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -159,12 +160,10 @@ class Gradients:
         comparison, everything = Comparison(eager), set(range(len(eager.leaves) - 1))
         try:
             block = self._exact(case, grad_outputs, eager)
-            for standard in self._standards(case, grad_outputs, eager, block):
-                one = Comparison(eager)
-                useless = one.add(new, standard, block) & everything
-                comparison.take_better(one)
-                if useless or _lenient(comparison.check(case.name)).passed:
-                    break
+            standards = self._standards(case, grad_outputs, eager, block)
+            useless = comparison.add(new, next(standards), block) & everything
+            if not useless:
+                _take_better(comparison, case, new, standards, block)
             comparison.no_reference = "float64 is not more precise" if useless else None
         except (NoReference, RuntimeError) as reason:
             comparison.no_reference, useless = str(reason), everything
@@ -192,11 +191,8 @@ class Gradients:
             yield larger_error(lowered, allowed, block)
         yield lowered
         for _ in range(_RERUNS):
-            try:
-                again = self._rerun(case.calls, grad_outputs, case, eager)
-            except RuntimeError:  # of memory, say: it is judged by the runs that there are
-                return
-            yield again
+            again = self._lowered_run(case, grad_outputs, eager, self._lowering)
+            yield again or self._rerun(case.calls, grad_outputs, case, eager)
 
     def _exact(self, case: Case, grad_outputs: GradOutputs, eager: Run) -> Block:
         """The float64 gradients.
@@ -266,6 +262,20 @@ class Gradients:
         if self._pristine is not None:
             load_state(self._pair.original, self._pristine)
             self._wide = None
+
+
+def _take_better(
+    comparison: Comparison, case: Case, new: Run, standards: Iterator[Run], block: Block
+) -> None:
+    """Of each gradient the best grade beside one of the standards, as many as there is need for."""
+    with contextlib.suppress(RuntimeError):  # of memory, say: it is judged by those that there are
+        while not _lenient(comparison.check(case.name)).passed:
+            standard = next(standards, None)
+            if standard is None:
+                return
+            one = Comparison(comparison.run)
+            one.add(new, standard, block)
+            comparison.take_better(one)
 
 
 def compare_all(
