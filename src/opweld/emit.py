@@ -37,14 +37,11 @@ from .ir.graph import Graph, Record, records_of
 from .ir.kernels.kernel import RowBlocks
 from .ir.kernels.reduction import Lowered
 from .ir.kernels.shared import fused_groups_of
-from .ir.kernels.source import Libraries
+from .ir.kernels.source import TRACK, Libraries
 from .ir.operator import CHANNELS_LAST, Operator, Result, only_tracked, operator_of
 from .ir.original import BackwardPart, Original, Part, forwards_of
 from .ir.plan import Group
 from .ir.types import TensorType
-
-# The operator that moves running statistics.
-_TRACK = "opweld_track"
 
 
 def emit(
@@ -327,9 +324,9 @@ def _call_text(
     kernels |= {each.span.operator.name: _span_call(each) for each in _each(spans)}
     if any(replay(part, bool(backwards)) for part in forwards_of(parts)):
         kernels["replay"] = replay_call(_kinds(original, parts), bool(backwards))
-    if any(_TRACK in library.names for library in libraries.each):
+    if any(TRACK in library.names for library in libraries.each):
         held.pop("track", None)
-        kernels["track"] = "_tracking", [f'op("{_TRACK}")']
+        kernels["track"] = "_tracking", [f'op("{TRACK}")']
     return call_text(
         _slug(original), listed(libraries), {**held, **_records(original, parts)}, kernels
     )

@@ -137,7 +137,7 @@ def test_zeros_do_not_pass_for_what_is_mostly_error() -> None:
     assert not are_as_exact([*others[:6], *zeros[:3]], eager, exact)
 
 
-def test_gradients_of_inputs_are_held_against_float64() -> None:
+def test_gradients_of_inputs_are_compared_with_float64() -> None:
     """Of a model without parameters, whose forward names a type."""
 
     class Scale(nn.Module):

@@ -238,7 +238,7 @@ def _compile(trace: Trace, ready: Ready, options: Options, table: Table) -> Comp
     backwards = _backwards(trace, parts, *given) if options.training else ()
     everything = (*parts, *(part for each in backwards for part in each.parts))
     kernels = trace.run("lower", kernels_of, everything)
-    tracks = target.language == "cuda" and bool(kernels) and _track(parts)
+    tracks = target.language == "cuda" and bool(kernels) and _tracks(parts)
     source = trace.run("render", render, captured.name, kernels, target.language, tracks)
     replays = _replays(parts, bool(backwards))
     calls = trace.run("host", host, everything, target.language, replays, tracks)
@@ -256,7 +256,7 @@ def _compile(trace: Trace, ready: Ready, options: Options, table: Table) -> Comp
     return replace(_account(trace, captured, lines, text, target), kernel_texts=kernel_texts)
 
 
-def _track(parts: tuple[Part, ...]) -> bool:
+def _tracks(parts: tuple[Part, ...]) -> bool:
     """Whether one of them moves running statistics."""
     return any(part.runs and part.plan.graph.tracked for part in parts)
 

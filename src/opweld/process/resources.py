@@ -67,18 +67,18 @@ def kernel_uses(text: str, arch: str, options: Sequence[str] = ()) -> tuple[Kern
         FileNotFoundError: there is no nvcc on PATH.
         CompileError: the text does not compile; the message is nvcc's.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        command = [*_command(text, arch, folder), *options]
+    with tempfile.TemporaryDirectory() as directory:
+        command = [*_command(text, arch, directory), *options]
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT_S)
     if done.returncode != 0:
         raise CompileError(f"nvcc -arch={arch} fails:\n{done.stderr}\n{done.stdout}")
     return parse_report(done.stderr + done.stdout)
 
 
-def _command(text: str, arch: str, folder: str) -> list[str]:
-    source = Path(folder, "kernel.cu")
+def _command(text: str, arch: str, directory: str) -> list[str]:
+    source = Path(directory, "kernel.cu")
     source.write_text(text, "utf-8")
-    made = ["-o", str(Path(folder, "kernel.cubin")), str(source)]
+    made = ["-o", str(Path(directory, "kernel.cubin")), str(source)]
     flags = [f"-arch={arch}", "-O3", "-std=c++17", "-Xptxas", "-v", *PYTORCHS_FLAGS]
     return ["nvcc", "-cubin", *flags, *made]
 
@@ -120,8 +120,11 @@ def with_resources(compiled: Compiled, build: Callable[[], T]) -> tuple[T, Compi
     source = compiled.stages.get("source", "")
     if "__global__" not in source or shutil.which("nvcc") is None:
         return build(), compiled
-    with tempfile.TemporaryDirectory() as folder, Path(folder, "report").open("w+b") as report:
-        command = _command(source, compiled.target, folder)
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        Path(directory, "report").open("w+b") as report,
+    ):
+        command = _command(source, compiled.target, directory)
         asked = subprocess.Popen(command, stdout=report, stderr=report, start_new_session=True)
         try:
             built = build()
@@ -145,9 +148,9 @@ def _with_use(row: PlanRow, uses: tuple[KernelUse, ...]) -> PlanRow:
     """Registers of the instance that full-size operands run, of a product those of the worst that
     has its epilogue; spills of the worst instance.
     """
-    own = [
-        use for use in uses if re.search(rf"{row.name}_(element|row|epilogue|contiguous)", use.name)
-    ]
+    # Mangled, a name stands behind its length, and no part of another's name does.
+    is_own = re.compile(rf"\d{row.name}_(element|row|epilogue|contiguous)").search
+    own = [use for use in uses if is_own(use.name)]
     if not own:
         return row
     full_size = [use for use in own if _WITH_32_BIT_INDICES.search(use.name)]

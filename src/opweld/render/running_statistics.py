@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ..ir.kernels.source import KernelText
+from ..ir.kernels.source import TRACK, KernelText
 
-TRACK = "opweld_track"
 DECLARATION = f"""extern "C" int {TRACK}_launch(
     const TensorView* running, const TensorView* towards, int num, const TensorView* counts,
     int num_counts, double momentum, void* stream)"""

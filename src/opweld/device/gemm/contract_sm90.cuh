@@ -57,7 +57,7 @@ static __global__ void __launch_bounds__(T::kThreads, T::kResident)
 // Which tiles, and in how many parts k is summed. Times are microseconds at a clock of 1.6 GHz.
 struct TilePlan {
     static constexpr int64_t kShortestWide = 256;  // where few sums are promoted their errors show
-    // Of few rows cuBLAS adds up short sums: so many intervals at most are promoted to one, then.
+    // Of few rows or columns cuBLAS adds up short sums: a part has so many intervals at most, then.
     static constexpr int64_t kFewRows = 16, kMostIntervals = 32;
     bool wide;  // tiles of 128 x 256 in pairs, else single ones of 128 x 128
     int splits;

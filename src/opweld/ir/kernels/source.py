@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+# The operator that moves all running statistics of a forward, and its kernel.
+TRACK = "opweld_track"
+
 
 @dataclass(frozen=True, slots=True)
 class KernelText:

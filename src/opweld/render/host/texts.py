@@ -17,6 +17,7 @@ from ...ir.kernels.convolution import Convolving
 from ...ir.kernels.kernel import Attending, Contraction, Kernel, Pointwise, RowBlocks
 from ...ir.kernels.reduction import Lowered, Reduction, Scan
 from ...ir.kernels.shared import fused_groups_of, sites_of
+from ...ir.kernels.source import TRACK
 from ...ir.operator import Operator, Result, operator_of
 from ...ir.original import Part
 from ...ir.plan import Group
@@ -26,7 +27,7 @@ from ..cuda.cooperative_rows import has_partials
 from ..cuda.entry import Tabled, given_sizes, takes_scratch
 from ..cuda.reduce_rows import keeps_results
 from ..cuda.texts import runs_by_skeleton
-from ..running_statistics import DECLARATION, OPERATOR, SCHEMA, TRACK
+from ..running_statistics import DECLARATION, OPERATOR, SCHEMA
 from .attention import attention_declarations, attention_run
 from .contraction import contraction_run, entry_declarations
 from .parts import (
@@ -127,8 +128,7 @@ class Replays(Enum):
     STEPS = _REPLAY + _REPLAY_STEPS
 
 
-# The operator of running_statistics.py.
-_TRACK = HostOperator(TRACK, (f"{DECLARATION};",), OPERATOR, (SCHEMA,), (TRACK,))
+_TRACKING = HostOperator(TRACK, (f"{DECLARATION};",), OPERATOR, (SCHEMA,), (TRACK,))
 
 
 def host(
@@ -180,7 +180,7 @@ def host(
         )
         for _, group, lowered, operator in fused_groups
     )
-    operators += (_TRACK,) if tracks else ()
+    operators += (_TRACKING,) if tracks else ()
     files += ["format.h"] if any("host::in_format(" in each.text for each in operators) else []
     shared = [_in_common(files, operators, replays.value).replace("OPWELD_KEY", key.lower())]
     shared.append(_registered(key, replays))
