@@ -128,10 +128,10 @@ def test_gradients_may_be_as_far_from_float64s_as_eagers(change: Any, passes: bo
 def test_zeros_do_not_pass_for_what_is_mostly_error() -> None:
     """Where eager's are 60 % from float64's: not all of them, and not a third."""
     torch.manual_seed(0)
-    exact = [torch.randn(40) for _ in range(9)]
-    eager = [each + 0.6 * torch.randn(40) for each in exact]
-    others = [each + 0.6 * torch.randn(40) for each in exact]
-    zeros = [torch.zeros(40)] * 9
+    exact = [torch.randn(4000) for _ in range(9)]
+    eager = [each + 0.6 * torch.randn(4000) for each in exact]
+    others = [each + 0.6 * torch.randn(4000) for each in exact]
+    zeros = [torch.zeros(4000)] * 9
     assert are_as_exact(others, eager, exact)
     assert not are_as_exact(zeros, eager, exact)
     assert not are_as_exact([*others[:6], *zeros[:3]], eager, exact)
