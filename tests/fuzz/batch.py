@@ -29,10 +29,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from opweld.compiled import Compiled
 from opweld.driver import compile_file
 from opweld.errors import UserError
+from opweld.judge.inputs.gradient_cases import NAME as GRADIENTS
 from opweld.judge.process.side import Side
 from opweld.judge.session import Request, judge
 from opweld.judge.values import Check, Event, Judgement, Settings
-from opweld.judge.verify.gradients import NAME as GRADIENTS
 from opweld.model_file import import_file
 from opweld.options import AUTOCASTS, Options
 from opweld.process.builder import NO_KERNELS

@@ -14,6 +14,7 @@ from opweld.judge.measure.consistency import (
     data_sheet,
     deferred_work,
     time_from_outside,
+    unless_busy,
 )
 from opweld.judge.measure.rounds import Block, Draws, Record, Rounds, Touch
 
@@ -134,3 +135,17 @@ def test_clocks_are_not_held_against_each_other_on_a_machine_that_is_too_busy() 
     assert not time_from_outside(hiding, steady).passed
     check = time_from_outside(hiding, busy)
     assert check.skipped and "too busy" in check.detail
+
+
+def test_a_time_counts_for_nothing_on_a_machine_that_is_too_busy() -> None:
+    """Others fill the empty blocks, and next to nothing is left of ModelNew's."""
+    steady = record(1.0)
+    busy = replace(
+        steady, blocks=[b for k in (1.0, 2.0, 4.0) for b in record(k, num_blocks=4).blocks]
+    )
+    check, _ = data_sheet(1e-6, 4.2e9, 4000.0, 0.0, None)
+    assert unless_busy(check, steady) == check and not check.passed
+    skipped = unless_busy(check, busy)
+    assert skipped.skipped and skipped.passed and "too busy" in skipped.detail
+    right, _ = data_sheet(1.0, 4.2e9, 4000.0, 0.0, None)
+    assert unless_busy(right, busy) == right

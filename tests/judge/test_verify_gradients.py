@@ -8,6 +8,7 @@ import pytest
 import torch
 from tests.judge.pairs import LINEAR, POINTWISE, SAME, failing, judge_pair, named
 
+from opweld.judge.inputs import gradient_cases as cases
 from opweld.judge.load import Call
 from opweld.judge.numerics.differentiate import (
     DENSE,
@@ -112,8 +113,8 @@ def test_all_ways_to_ask_for_gradients_are_compared(mode: str, tmp_path: Path) -
     assert judgement.verdict.passed, judgement.verdict.reason
     found = {check.name: check for check in judgement.verdict.checks}
     # in either mode most are in eval, where the norm leaves its state alone
-    names = set(gradients.NAMES) - {gradients.IN_EVAL}
-    assert names <= found.keys() and gradients.IN_EVAL not in found
+    names = set(cases.NAMES) - {cases.IN_EVAL}
+    assert names <= found.keys() and cases.IN_EVAL not in found
     assert not {name for name in names if found[name].skipped}
 
 
@@ -122,12 +123,12 @@ def test_a_gradient_that_is_lost_elsewhere_is_no_inference_only(tmp_path: Path) 
     new += "        return super().forward(x if len(x) == 6 else x.detach()).detach().add_(0)\n"
     lost = new.replace(".detach().add_(0)", "").replace("x.detach()", "x * float('nan')")
     assert failing(judge_pair(tmp_path, LINEAR, new)) == set()
-    assert gradients.OTHER_BATCH in failing(judge_pair(tmp_path, LINEAR, lost))
+    assert cases.OTHER_BATCH in failing(judge_pair(tmp_path, LINEAR, lost))
     cut = "class ModelNew(Base):\n    def forward(self, x):\n"
     cut += "        y = super().forward(x)\n        return y if x.requires_grad else y.detach()\n"
     judgement = judge_pair(tmp_path, LINEAR, cut)
-    assert failing(judgement) == {gradients.PARAMETERS}
-    assert "carry no gradients" in named(judgement, gradients.PARAMETERS).detail
+    assert failing(judgement) == {cases.PARAMETERS}
+    assert "carry no gradients" in named(judgement, cases.PARAMETERS).detail
 
 
 def test_a_backward_may_rematerialize(tmp_path: Path) -> None:
@@ -141,7 +142,7 @@ def test_a_backward_may_rematerialize(tmp_path: Path) -> None:
     """
     judgement = judge_pair(tmp_path, LINEAR, new)
     assert judgement.verdict.passed, judgement.verdict.reason
-    assert {gradients.INPUTS, gradients.SOME} <= {c.name for c in judgement.verdict.checks}
+    assert {cases.INPUTS, cases.SOME} <= {c.name for c in judgement.verdict.checks}
     assert not judgement.verdict.inference_only
 
 
@@ -217,7 +218,7 @@ def test_a_backward_may_not_count_on_being_the_last(tmp_path: Path) -> None:
         def forward(self, x):
             return Doubled.apply(super().forward(x))
     """
-    assert failing(judge_pair(tmp_path, LINEAR, new.replace("ONCE", ""))) == {gradients.IN_GRAPH}
+    assert failing(judge_pair(tmp_path, LINEAR, new.replace("ONCE", ""))) == {cases.IN_GRAPH}
     once = new.replace("ONCE", "@torch.autograd.function.once_differentiable")
     assert failing(judge_pair(tmp_path, LINEAR, once)) == set()
 

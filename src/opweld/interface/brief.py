@@ -247,7 +247,8 @@ def _figures(judgement: Judgement) -> Iterable[Fact]:
 
 
 def _times(timing: Timing) -> str:
-    ours = timing.opweld_ms.median
+    # no ratio of times that tell nothing
+    ours = timing.opweld_ms.median if timing.variation <= report.UNSTEADY else 0.0
     beside = (
         ("eager", timing.eager_ms),
         ("torch.compile", timing.compile_ms),
@@ -257,7 +258,7 @@ def _times(timing: Timing) -> str:
     told = [_beside(name, samples, ours) for name, samples in beside if samples]
     share = f" ({100 * timing.limit_ms / ours:.0f} %)" if ours else ""
     roofline = f"roofline {timing.limit_ms:.4g} ms{share}"
-    return ", ".join([f"ModelNew {ours:.4g} ms", *told, roofline])
+    return ", ".join([f"ModelNew {_ms(timing.opweld_ms)}", *told, roofline])
 
 
 def _step(step: StepTiming) -> str:
@@ -269,7 +270,12 @@ def _step(step: StepTiming) -> str:
 
 def _beside(name: str, samples: Samples, ours: float) -> str:
     ratio = f" ({samples.median / ours:.2f}x)" if ours else ""
-    return f"{name} {samples.median:.4g} ms{ratio}"
+    return f"{name} {_ms(samples)}{ratio}"
+
+
+def _ms(samples: Samples) -> str:
+    """What is left of a block without its calls' surroundings may be nothing."""
+    return f"{samples.median:.4g} ms" if samples.median >= 1e-3 else "less than 0.001 ms"
 
 
 def _accuracy(judgement: Judgement) -> str:

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 import torch
 
 from opweld.errors import UnsupportedTarget
-from opweld.judge.inputs.kinds import ILL_CONDITIONED, LARGEST, OwnInputs
+from opweld.judge.inputs import gradient_cases
+from opweld.judge.inputs.kinds import CONSTANT_ROWS, LARGEST, ONE_HUGE, OwnInputs
 from opweld.judge.levels import level_of
 from opweld.judge.load import (
     NEW,
@@ -49,7 +50,6 @@ from opweld.judge.values import (
     Settings,
     Verdict,
 )
-from opweld.judge.verify import gradients
 from opweld.judge.verify.audit import TimedResults
 from opweld.judge.verify.checks import Verifier
 from opweld.judge.verify.seeds import stream
@@ -60,7 +60,7 @@ from opweld.judge.witness.process_state import own_threads, threads_changed
 from opweld.model_file import short_name
 
 # Checks that pass at grade C, too, and say nothing of the outputs' precision.
-UNGRADED = (*gradients.NAMES, LARGEST, *ILL_CONDITIONED)
+UNGRADED = (*gradient_cases.NAMES, LARGEST, CONSTANT_ROWS, ONE_HUGE)
 _NUM_ESTIMATES = 3
 # What the optional checks may use of the time limit; the rest is for measuring.
 VERIFY_SHARE = 0.5
@@ -206,8 +206,8 @@ def conclude(checks: tuple[Check, ...]) -> Verdict:
     """All checks passed, or the first that did not, in one sentence; the grade is the outputs'."""
     lowest = worst(c.grade for c in checks if c.grade and c.name not in UNGRADED)
     refused = tuple(check.name for check in checks if check.unsupported)
-    have = any(c.name in gradients.NAMES and c.passed and not c.skipped for c in checks)
-    without = gradients.NAME in refused and not have
+    have = any(c.name in gradient_cases.NAMES and c.passed and not c.skipped for c in checks)
+    without = gradient_cases.NAME in refused and not have
     bad = [check for check in checks if not check.passed]
     if bad:
         others = "1 more check fails" if len(bad) == 2 else f"{len(bad) - 1} more checks fail"

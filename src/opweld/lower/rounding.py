@@ -3,7 +3,8 @@
 Both compilers contract `a * b - c` to one rounding, which is mostly the better number. Not where c
 is the largest of such products, or their mean: these are of rounded ones, so that a product that
 should leave nothing would leave its own rounding. Of 1e12 that is thousands: softmax has NaN of
-exp, and a norm makes ones of the zeros of a constant row.
+exp, and a norm makes ones of the zeros of a constant row. Nor where c is a product, too: of equal
+ones nothing is left, as of y log(y) - y log(x) where x is y.
 """
 
 from __future__ import annotations
@@ -20,15 +21,24 @@ _PRODUCTS = frozenset((Op.MUL, Op.DIV))
 
 def rounded_products(nodes: Iterable[Node]) -> frozenset[int]:
     """The serials of products and quotients from which their own extreme or mean is subtracted, or
-    that are subtracted from it.
+    that are subtracted from it; and of products that are subtracted from each other.
     """
-    differences = (node.inputs for node in nodes if node.op is Op.SUB)
-    pairs = (pair for a, b in differences for pair in ((a, b), (b, a)))
+    differences = [node.inputs for node in nodes if node.op is Op.SUB]
+    pairs = [(_core(one), other) for a, b in differences for one, other in ((a, b), (b, a))]
     return frozenset(
         value.serial
-        for value, other in ((_core(one), other) for one, other in pairs)
-        if value.op in _PRODUCTS and any(_core(each) is value for each in _folded(other))
+        for value, other in pairs
+        if value.op in _PRODUCTS
+        and (
+            any(_core(each) is value for each in _folded(other))
+            or (_is_of_two(value) and _is_of_two(_core(other)))
+        )
     )
+
+
+def _is_of_two(node: Node) -> bool:
+    """Whether it is a product whose factors both vary."""
+    return node.op in (Op.MUL, Op.XLOGY) and all(each.op is not Op.CONST for each in node.inputs)
 
 
 def _core(node: Node) -> Node:

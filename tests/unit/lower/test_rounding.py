@@ -52,3 +52,14 @@ def test_others_may_be_contracted() -> None:
     assert not rounded(m.sub(product, m.reduced("amax", m.mul(y, 0.3), 1)))
     assert not rounded(m.sub(m.relu(product), m.reduced("amax", m.relu(product), 1)))
     assert not rounded(m.sub(x, m.reduced("amax", x, 1)))
+    assert not rounded(m.sub(product, m.mul(y, 0.5)))
+    assert not rounded(m.add(m.mul(x, y), m.mul(y, y)))
+
+
+def test_the_difference_of_two_products() -> None:
+    m = Make()
+    x, y, z = (m.x(name, BATCH, 30) for name in "xyz")
+    one, other = m.mul(x, y), m.mul(x, z)
+    assert rounded(m.sub(one, other)) == {one.serial, other.serial}
+    logarithm = m.arena.make(Op.XLOGY, x, x)
+    assert rounded(m.sub(logarithm, one)) == {one.serial}

@@ -19,6 +19,8 @@ _ZERO_SHARE = 0.9
 _HUGE = 1e6
 _LARGEST_TF32 = (2 - 2**-10) * 2.0**127
 _MIN_SPECIAL_ROWS = 4
+# What a binary logarithm is divided by: the product of a million numbers stays in float32's range.
+_NEAR = 64.0
 
 
 def normal(x: Tensor, generator: torch.Generator) -> Tensor:
@@ -104,6 +106,19 @@ def special(x: Tensor, generator: torch.Generator) -> Tensor:
     _place(chosen, values)
     affected.scatter_(1, columns[:, None], chosen[:, None])
     return x
+
+
+def near_one(fill: Fill) -> Fill:
+    """The same with the numbers that it is given all close to one in magnitude: products of many
+    neither overflow nor vanish, whatever their order.
+    """
+
+    def filled(x: Tensor, generator: torch.Generator) -> Tensor:
+        if not x.is_complex():
+            x.copy_(torch.copysign(torch.exp2(x / _NEAR), x))
+        return fill(x, generator)
+
+    return filled
 
 
 def infinite_rows(x: Tensor, generator: torch.Generator) -> Tensor:

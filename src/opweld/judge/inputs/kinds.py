@@ -29,13 +29,13 @@ LARGEST = "the largest number"
 SWAPPED = "two elements swapped"
 # What is kept by a sample of the elements shows where both that change places are outside of it.
 NUM_SWAPS = 6
-CONSTANT_ROWS, ONE_HUGE = "constant rows", "one huge element"
+CONSTANT_ROWS, ONE_HUGE, LARGE = "constant rows", "one huge element", "large values"
 SPECIAL, INFINITE_ROWS = "NaN, infinities, signed zeros", "rows of infinities"
 # What the first floating-point tensor is filled with, and the others.
 VALUES: dict[str, tuple[Fill, Fill]] = {
     "normal values": (distributions.normal, distributions.normal),
     "positive values": (distributions.positive, distributions.positive),
-    "large values": (distributions.large, distributions.large),
+    LARGE: (distributions.large, distributions.large),
     "tiny values": (distributions.tiny, distributions.tiny),
     "sparse values": (distributions.sparse, distributions.sparse),
     CONSTANT_ROWS: (distributions.constant_rows, distributions.normal),
@@ -44,9 +44,11 @@ VALUES: dict[str, tuple[Fill, Fill]] = {
     SPECIAL: (distributions.special, distributions.special),
     INFINITE_ROWS: (distributions.infinite_rows, distributions.normal),
 }
-# There the answer may be a difference of equal numbers, which rounding alone decides.
-ILL_CONDITIONED = frozenset((CONSTANT_ROWS, ONE_HUGE))
-ORDINARY = frozenset(("normal values", "positive values", "large values", "tiny values"))
+# There the answer may be a difference of equal numbers, or the softmax of large ones of which two
+# are nearly equal: rounding alone decides.
+ILL_CONDITIONED = frozenset((CONSTANT_ROWS, ONE_HUGE, LARGE))
+NOT_FINITE = frozenset((SPECIAL, INFINITE_ROWS))
+ORDINARY = frozenset(("normal values", "positive values", LARGE, "tiny values"))
 # What the inputs kept for another call may take of the memory that is free.
 _CACHE_SHARE = 16
 
@@ -75,7 +77,8 @@ class Kind:
     With `ill_conditioned`, what one ulp of the inputs changes in the original is allowed too;
     with `names_precision`, an error there tells in which format it was made; with `may_refuse`, an
     exception of ModelNew is noted and no failure; with `coarse`, results may be of another
-    floating-point dtype, and what assert_close accepts of the coarser one will do.
+    floating-point dtype, and what assert_close accepts of the coarser one will do. `near_one` makes
+    the same with finite numbers near one, for an original whose products overflow by their order.
     """
 
     name: str
@@ -86,6 +89,7 @@ class Kind:
     names_precision: bool = False
     may_refuse: bool = False
     coarse: bool = False
+    near_one: Own | None = None
 
 
 class OwnInputs:
@@ -128,6 +132,7 @@ def value_kinds(own: Own, seed: int) -> tuple[Kind, ...]:
             _filler(own, seed, name),
             ill_conditioned=name in ILL_CONDITIONED,
             names_precision=name in ORDINARY,
+            near_one=_filler(own, seed, name, near_one=True) if name in NOT_FINITE else None,
         )
         for name in VALUES
     )
@@ -213,14 +218,15 @@ def _position(t: Tensor, number: int) -> tuple[int, ...]:
     return tuple(index)
 
 
-def _filler(own: Own, seed: int, name: str) -> Own:
+def _filler(own: Own, seed: int, name: str, near_one: bool = False) -> Own:
     """Random numbers of that name in place of floating-point values, in a stream of their own."""
+    fills = tuple(map(distributions.near_one, VALUES[name])) if near_one else VALUES[name]
 
     def make(draw: int) -> Call:
         call = own(draw)
         devices = {_made_on(t) for t in call.tensors()}
         generators = {d: torch.Generator(d).manual_seed(stream(seed, name, draw)) for d in devices}
-        first, others = VALUES[name]
+        first, others = fills
         changes = itertools.chain([first], itertools.repeat(others))
 
         def fill(t: Tensor) -> Tensor:

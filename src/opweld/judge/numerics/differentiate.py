@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from opweld.judge.load import Call, seed_all
+from opweld.judge.numerics.draws import random_state
 from opweld.judge.tree import tensors
 from opweld.judge.verify.run import Run, synchronize
 
@@ -79,9 +80,9 @@ def record(
     with _frozen(model, how.frozen), torch.enable_grad():
         for call in given:
             seed_all(seed)
-            before = torch.get_rng_state()
+            before = random_state()
             made = forward(call) if forward else model(*call.args, **call.kwargs)
-            draws |= not torch.equal(before, torch.get_rng_state())
+            draws |= not torch.equal(before, random_state())
             outputs.append(tensors(made))
         named = [dict(_named_leaves(model, call)) for call in given]
     if not any(t.requires_grad for made in outputs for t in made):

@@ -421,3 +421,23 @@ def _nesting(run: Run) -> str:
     if kinds[0] == "leaf":
         return "a single value"
     return f"a {kinds[0]} of {num_leaves} value{'s' if num_leaves != 1 else ''}"
+
+
+def is_out_of_range(run: Run, block: Block) -> bool:
+    """Whether a float64 result is of another kind than the run's, finite, infinite or NaN, or one
+    that vanishes there: it leaves the range of the run's dtype, or a step to it does.
+    """
+    rows = slice(None) if block.rows is None else block.rows
+    pairs = ((as_tensor(run.leaves[n]), as_tensor(leaf)) for n, leaf in enumerate(block.leaves))
+    return any(
+        _is_out_of_range(one[rows] if one.dim() else one, exact.double())
+        for one, exact in pairs
+        if one.is_floating_point() and one.layout is torch.strided
+    )
+
+
+def _is_out_of_range(one: Tensor, exact: Tensor) -> bool:
+    least = torch.finfo(one.dtype).smallest_normal
+    vanishes = (one == 0) & (exact != 0) & (exact.abs() < least)
+    other = (one.isfinite() != exact.isfinite()) | (one.isnan() != exact.isnan())
+    return bool((vanishes | other).any())

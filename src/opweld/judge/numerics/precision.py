@@ -8,6 +8,7 @@ own. The default dtype follows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from opweld.judge.load import Call, is_out_of_memory, seed_all
+from opweld.judge.numerics.draws import Draws, OtherDraws, Replaying
 from opweld.judge.sparse import deep_copy
 
 
@@ -59,18 +61,27 @@ class Precision:
             elif type(value) in (dict, list) and depth:
                 self._convert_attributes(value, depth - 1)
 
-    def run(self, model: nn.Module, call: Call, seed: int, grad: bool = False) -> Any:
-        """Outputs of a converted model for converted inputs.
+    def run(
+        self, model: nn.Module, call: Call, seed: int, grad: bool = False, draws: Draws = ()
+    ) -> Any:
+        """Outputs of a converted model for converted inputs, with the random numbers of another run
+        of the same call.
 
         Raises:
-            NoReference: the code of the model does not work in this precision.
+            NoReference: the code of the model does not work in this precision, or draws others.
         """
         default = torch.get_default_dtype()
         seed_all(seed)
         torch.set_default_dtype(self.default)
+        replaying = Replaying(draws, self.tensor) if draws else None
         try:
-            with torch.set_grad_enabled(grad), _Casting(self):
-                return model(*call.args, **call.kwargs)
+            with torch.set_grad_enabled(grad), _Casting(self), replaying or nullcontext():
+                outputs = model(*call.args, **call.kwargs)
+            if replaying:
+                replaying.require_all()
+            return outputs
+        except OtherDraws as error:
+            raise NoReference(f"in another precision, {error}") from error
         except Exception as error:
             if is_out_of_memory(error):
                 raise

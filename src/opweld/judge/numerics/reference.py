@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from opweld.judge.load import Call, is_out_of_memory, leading_size
+from opweld.judge.numerics.draws import Draws
 from opweld.judge.numerics.precision import FLOAT64, NoReference
 from opweld.judge.numerics.sample import Sample
 from opweld.judge.process.memory import available_bytes
@@ -57,9 +58,14 @@ class Reference:
         self._wide = self._by_row = None
 
     def blocks(
-        self, call: Call, run: Run, pass_over: Callable[[slice], bool] | None = None
+        self,
+        call: Call,
+        run: Run,
+        pass_over: Callable[[slice], bool] | None = None,
+        draws: Draws = (),
     ) -> Iterator[Block]:
-        """Float64 leaves for the leaves of `run`, which the model gave for `call`.
+        """Float64 leaves for the leaves of `run`, which the model gave for `call`; `draws` are the
+        random numbers that it drew.
 
         Where rows go in blocks and not all elements are wanted, blocks that `pass_over(rows)` finds
         close to eager's may be left out.
@@ -67,12 +73,12 @@ class Reference:
         Raises:
             NoReference: not in float64, or not in the memory there is.
         """
-        if self._is_large(call, run) and self._rows_are_independent(call, run):
+        if not draws and self._is_large(call, run) and self._rows_are_independent(call, run):
             yield from self._row_blocks(call, run, self._sample(pass_over))
             return
         if self._needed_bytes(call, run) > available_bytes(self._device):
             raise NoReference("the float64 run does not fit in memory, nor row by row")
-        yield Block(None, self._run(call, run))
+        yield Block(None, self._run(call, run, draws))
 
     def _sample(self, pass_over: Callable[[slice], bool] | None) -> Sample | None:
         if self._max_elems is None or pass_over is None:
@@ -116,19 +122,19 @@ class Reference:
             for b, a in zip(tensors(both), tensors(alone), strict=True)
         )
 
-    def _run(self, call: Call, run: Run) -> list[Any]:
+    def _run(self, call: Call, run: Run, draws: Draws = ()) -> list[Any]:
         try:
-            return self._run_wide(call, run)
+            return self._run_wide(call, run, draws)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
             raise NoReference("the float64 run does not fit in memory") from error
 
-    def _run_wide(self, call: Call, run: Run) -> list[Any]:
+    def _run_wide(self, call: Call, run: Run, draws: Draws) -> list[Any]:
         if self._wide is None:
             self._wide = FLOAT64.model(self._model)
         wide, wide_call = self._wide, call.map(FLOAT64.fresh)
-        outputs = FLOAT64.run(wide, wide_call, self._seed)
+        outputs = FLOAT64.run(wide, wide_call, self._seed, draws=draws)
         if run.changed_state:
             self.refresh()
         return collect(outputs, wide_call, wide, run.changed_inputs, run.changed_state)

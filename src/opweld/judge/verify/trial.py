@@ -18,25 +18,24 @@ from opweld.judge.inputs.kinds import (
     SPECIAL,
     Kind,
     Manner,
-    move_by_ulp,
 )
 from opweld.judge.load import NEW, ORIGINAL, Call, Pair, brief, guard_original, is_device_lost
-from opweld.judge.numerics.effective import (
-    EVERYWHERE,
-    LOWERINGS,
-    Lowered,
-    Lowering,
-    Observation,
-    allowed_in,
-    faithful,
-    is_coarse,
-    name_of,
-)
-from opweld.judge.numerics.lowered import allowed_run, larger_error, lowered_run, observe
+from opweld.judge.numerics.draws import Draws, OtherDraws, run_recorded
+from opweld.judge.numerics.effective import EVERYWHERE, Lowering, allowed_in, is_coarse
+from opweld.judge.numerics.lowered import allowed_run, larger_error, lowered_run
 from opweld.judge.numerics.noise import FLOAT32_TO_FLOAT64
-from opweld.judge.numerics.outputs import Comparison, bit_equal, coarsened, is_float, mismatch
-from opweld.judge.numerics.precision import FLOAT32, NoReference
+from opweld.judge.numerics.observed import Observed
+from opweld.judge.numerics.outputs import (
+    Comparison,
+    bit_equal,
+    coarsened,
+    is_float,
+    is_out_of_range,
+    mismatch,
+)
+from opweld.judge.numerics.precision import NoReference
 from opweld.judge.numerics.reference import Reference
+from opweld.judge.numerics.shaken import narrow_run, shaken_run
 from opweld.judge.process.protocol import How, Raised
 from opweld.judge.tree import tensors
 from opweld.judge.values import Check, joined
@@ -45,7 +44,6 @@ from opweld.judge.verify.run import (
     DeviceLost,
     Run,
     autocast_to,
-    collect,
     filled_memory,
     outputs_of,
     random_clause,
@@ -100,8 +98,7 @@ class Trial:
         self._lowering = lowering
         self._allowed = None if lowering else allowed_in(pair.device)
         self._dtypes: set[str] = set()
-        self._observations: list[Observation] = []
-        self._unobserved = False
+        self._observed = Observed(self.seed)
         self._unrefuted: frozenset[Pass] = frozenset()
         self._phase = phase
         self._spoil = spoil
@@ -116,10 +113,7 @@ class Trial:
         """The precision of ModelNew's results, named by what was measured; None where errors beyond
         eager's were, and not what would cause them.
         """
-        seen = [o for o in self._observations if not o.is_faithful]
-        if self.main_runs is None or (self._unobserved and not seen):
-            return None
-        return name_of(seen) if seen else faithful(self._dtypes)
+        return self._observed.precision(self._dtypes) if self.main_runs else None
 
     @property
     def unjudged(self) -> tuple[str, ...]:
@@ -156,7 +150,10 @@ class Trial:
             self._observe(kind, comparison, check)
         if not check.passed and kind.ill_conditioned and self._within_condition(kind):
             detail = joined(kind.note, "within what one ulp of the inputs changes")
-            return replace(check, passed=True, grade="C", detail=detail, first_bad_index=None)
+            return replace(check, passed=True, grade=None, detail=detail, first_bad_index=None)
+        if not check.passed and kind.near_one and self._overflows_by_order(kind):
+            note = joined(kind.note, "finite numbers near one: the original's products overflow")
+            return self.compare(replace(kind, make=kind.near_one, near_one=None, note=note))
         if not check.passed and kind.coarse and (comparison.close or self._within_autocast(kind)):
             return replace(check, passed=True, grade="C", first_bad_index=None)
         # one element sets both figures there, so that chance has no others to even it out
@@ -284,17 +281,15 @@ class Trial:
         trivial, standard = self._trivial(kind, draw, eager, main), self._standard(call, eager)
         allowed = self._allowed_run(call, eager)
         try:
-            if eager.draws_random:
-                raise NoReference("the model draws random numbers, in float64 others")
-            self._restore()
+            drawn = self._draws(call, eager)
             pass_over = partial(comparison.pass_over, new, eager)
-            for block in self._reference.blocks(call, eager, pass_over):
+            for block in self._reference.blocks(call, eager, pass_over, drawn):
                 held_to = standard if allowed is None else larger_error(standard, allowed, block)
                 unjudged = comparison.add(new, held_to, block)
                 if trivial:
                     trivial.add(block)
             comparison.no_reference = "float64 is not more precise" if unjudged else None
-        except NoReference as reason:
+        except (NoReference, OtherDraws) as reason:
             comparison.no_reference = str(reason)
             if trivial:
                 trivial.add()
@@ -341,7 +336,7 @@ class Trial:
         """The original whose convolutions are as inexact as torch's flags allow; None where they
         allow nothing, or it has none.
         """
-        if self._allowed is None or eager.draws_random:
+        if self._allowed is None:
             return None
         self._restore()
         found = allowed_run(self.pair.original, call, self.seed, eager, self._allowed)
@@ -359,23 +354,30 @@ class Trial:
         """Hold the error of the worst output against what lower formats cost there."""
         if check.error_vs_f64 is None:
             return
-        self._unobserved = True
+        self._observed.is_whole = False
         if self.num_elems > MAX_EXTRA_ELEMS:
             return
         eager = self._run_original(kind, 0, main=False)
         if isinstance(eager, Check) or check.output not in eager.names:
             return
-        position, call = eager.names.index(check.output), kind.make(0)
-        try:
-            self._restore()
-            blocks = list(self._reference.blocks(call, eager))
-            with Lowered(LOWERINGS[0]):
-                rounded = list(self._reference.blocks(call, eager))
-            args = (eager, blocks, rounded, position, check.error_vs_f64.rms)
-            self._observations.append(observe(self.pair.original, call, self.seed, *args))
-            self._unobserved = False
-        except NoReference:
-            return
+        worst, call = (eager.names.index(check.output), check.error_vs_f64.rms), kind.make(0)
+        with contextlib.suppress(NoReference, OtherDraws):
+            drawn = self._draws(call, eager)
+            self._observed.add(self.pair.original, self._reference, call, drawn, eager, worst)
+
+    def _draws(self, call: Call, eager: Run) -> Draws:
+        """The random numbers that the original draws.
+
+        Raises:
+            OtherDraws: they are not known.
+        """
+        self._restore()
+        if not eager.draws_random:
+            return ()
+        with autocast_to(self.autocast, self.pair.device), torch.set_grad_enabled(self.grad):
+            drawn = run_recorded(self.pair.original, call.map(torch.clone), self.seed)[1]
+        self._restore()
+        return drawn
 
     def _add_noise(
         self,
@@ -388,10 +390,20 @@ class Trial:
     ) -> None:
         other, scale = self._shaken(kind, draw, eager), 1.0
         if all(_is_float64(eager.leaves[p]) for p in positions) and not eager.draws_random:
-            narrow = self._narrow(kind, draw, eager)
+            self._restore()
+            narrow = narrow_run(self.pair.original, kind.make(draw), self.seed, eager)
             other, scale = (narrow, FLOAT32_TO_FLOAT64) if narrow else (other, scale)
         num_inputs = sum(t.numel() for t in kind.make(draw).tensors())
         comparison.add_noise(new, eager, other, scale, positions, num_inputs)
+
+    def _overflows_by_order(self, kind: Kind) -> bool:
+        """Whether the original leaves its dtype's range: there the order of products decides."""
+        eager, call = self._run_original(kind, 0, main=False), kind.make(0)
+        with contextlib.suppress(NoReference, OtherDraws):
+            if not isinstance(eager, Check):
+                blocks = self._reference.blocks(call, eager, draws=self._draws(call, eager))
+                return any(is_out_of_range(eager, block) for block in blocks)
+        return False
 
     def _within_condition(self, kind: Kind) -> bool:
         """Whether all outputs differ by no more than what one ulp of the inputs changes."""
@@ -419,21 +431,8 @@ class Trial:
         return isinstance(found, Comparison) and found.check(kind.name).passed
 
     def _shaken(self, kind: Kind, draw: int, eager: Run) -> Run:
-        """The original on inputs moved by an ulp."""
-        shaken = kind.make(draw).map(move_by_ulp)
         self._restore()
-        return run(self.pair.original, shaken, self.seed, self.grad, eager)
-
-    def _narrow(self, kind: Kind, draw: int, eager: Run) -> Run | None:
-        """The original in float32, as far as that works."""
-        self._restore()
-        model, call = FLOAT32.model(self.pair.original), kind.make(draw).map(FLOAT32.fresh)
-        try:
-            outputs = FLOAT32.run(model, call, self.seed)
-        except NoReference:
-            return None
-        leaves = collect(outputs, call, model, eager.changed_inputs, eager.changed_state)
-        return replace(eager, leaves=leaves)
+        return shaken_run(self.pair.original, kind.make(draw), self.seed, self.grad, eager)
 
     def _restore(self) -> None:
         if self.pristine is not None:
