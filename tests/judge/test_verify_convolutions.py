@@ -120,3 +120,12 @@ def test_the_larger_error_counts_where_it_is_finite(far: float, worse: bool) -> 
     exact = Block(None, [torch.full((4,), 0.7, dtype=torch.float64)])
     found = larger_error(run, other, exact)
     assert found.leaves[0] is (other if worse else run).leaves[0]
+
+
+def test_what_is_not_finite_in_eager_either_does_not_count() -> None:
+    """A norm of a sample that overflows has NaN, with or without rounding."""
+    run = Run(("output",), [torch.tensor([1.0, 1.0, float("nan")])], [])
+    other = replace(run, leaves=[torch.tensor([1.0, 3.0, float("nan")])])
+    exact = Block(None, [torch.tensor([1.0, 1.0, 0.5], dtype=torch.float64)])
+    assert larger_error(run, other, exact).leaves[0] is other.leaves[0]
+    assert larger_error(other, run, exact).leaves[0] is other.leaves[0]

@@ -39,8 +39,9 @@ def _run_under(mode: Lowered, model: nn.Module, call: Call, seed: int, eager: Ru
 
 
 def larger_error(one: Run, other: Run, block: Block) -> Run:
-    """The run whose leaves are, one by one, those with the larger error against float64. What
-    rounding made infinite or NaN is no error to be held to.
+    """The run whose leaves are, one by one, those with the larger error against float64, as far as
+    both that and the first run are finite. What rounding made infinite or NaN is no error to be
+    held to.
     """
     leaves = list(one.leaves)
     rows = slice(None) if block.rows is None else block.rows
@@ -48,6 +49,7 @@ def larger_error(one: Run, other: Run, block: Block) -> Run:
         left, right = as_tensor(one.leaves[position]), as_tensor(other.leaves[position])
         if is_float(left) and left.shape == right.shape and left.dim() > 0:
             exact = as_tensor(leaf, torch.float64).double()
+            exact = exact.masked_fill(~left[rows].isfinite(), math.inf)
             finite = (right[rows].isfinite() | ~exact.isfinite()).all()
             if finite and squared_error(right, rows, exact) > squared_error(left, rows, exact):
                 leaves[position] = other.leaves[position]
