@@ -26,7 +26,8 @@ RESERVED = frozenset(
     "query_lines key_lines value_lines shared_of place_of score_of "
     "forms device_guard channels_last "
     "scan carry carries packets packet known load rank kernel fold "
-    "strip strip_row span kSpan rest partial partials whole piece pieces stride from to".split()
+    "strip strip_row fold_strip span kSpan rest partial partials whole piece pieces stride from "
+    "to".split()
 )
 # Loop variables, sizes, results, strides, vectors, lanes, and the pointers of entry points.
 _PATTERN = re.compile(

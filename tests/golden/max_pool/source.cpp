@@ -31,8 +31,7 @@ extern "C" void k1_relu_amax_mul_contiguous(
     const int64_t first = at % 16;
     const int64_t stop = first + (end - at);
     const int64_t last = stop < 16 ? stop : 16;
-    for (int64_t strip = first; strip < last; strip += kLanes) {
-      const int64_t count = last - strip < kLanes ? last - strip : kLanes;
+    const auto fold_strip = [&](int64_t strip, int64_t count) __attribute__((always_inline)) {
       float amax_1_lane[kLanes];
       op::open_lanes<op::Amax>(amax_1_lane);
       for (int64_t r0 = 0; r0 < 3; ++r0) {
@@ -59,7 +58,10 @@ extern "C" void k1_relu_amax_mul_contiguous(
         const float value0 = k1_relu_amax_mul_once0(amax_1);
         result[i0 * 4096 + i1 * 256 + i2 * 16 + i3] = value0;
       }
-    }
+    };
+    int64_t strip = first;
+    for (; strip + kLanes <= last; strip += kLanes) fold_strip(strip, kLanes);
+    if (strip < last) fold_strip(strip, last - strip);
     at += last - first;
   }
 }
@@ -82,8 +84,7 @@ extern "C" void k1_relu_amax_mul_strided(
     const int64_t first = at % 16;
     const int64_t stop = first + (end - at);
     const int64_t last = stop < 16 ? stop : 16;
-    for (int64_t strip = first; strip < last; strip += kLanes) {
-      const int64_t count = last - strip < kLanes ? last - strip : kLanes;
+    const auto fold_strip = [&](int64_t strip, int64_t count) __attribute__((always_inline)) {
       float amax_1_lane[kLanes];
       op::open_lanes<op::Amax>(amax_1_lane);
       for (int64_t r0 = 0; r0 < 3; ++r0) {
@@ -112,7 +113,10 @@ extern "C" void k1_relu_amax_mul_strided(
         result[i2 * result_stride0 + i3 * result_stride1 + i4 * result_stride2
             + i5 * result_stride3] = value0;
       }
-    }
+    };
+    int64_t strip = first;
+    for (; strip + kLanes <= last; strip += kLanes) fold_strip(strip, kLanes);
+    if (strip < last) fold_strip(strip, last - strip);
     at += last - first;
   }
 }

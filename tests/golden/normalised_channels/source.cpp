@@ -36,8 +36,7 @@ extern "C" void k1_div_add_sqrt_contiguous(
     const int64_t first = at % 20;
     const int64_t stop = first + (end - at);
     const int64_t last = stop < 20 ? stop : 20;
-    for (int64_t strip = first; strip < last; strip += kLanes) {
-      const int64_t count = last - strip < kLanes ? last - strip : kLanes;
+    const auto fold_strip = [&](int64_t strip, int64_t count) __attribute__((always_inline)) {
       float sum_1_lane[kLanes];
       op::open_lanes<op::Sum>(sum_1_lane);
       for (int64_t r = 0; r < 6; ++r) {
@@ -71,7 +70,10 @@ extern "C" void k1_div_add_sqrt_contiguous(
           result1[i0 * 120 + i1 + r * 20] = value0;
         }
       }
-    }
+    };
+    int64_t strip = first;
+    for (; strip + kLanes <= last; strip += kLanes) fold_strip(strip, kLanes);
+    if (strip < last) fold_strip(strip, last - strip);
     at += last - first;
   }
 }
@@ -94,8 +96,7 @@ extern "C" void k1_div_add_sqrt_strided(
     const int64_t first = at % 4;
     const int64_t stop = first + (end - at);
     const int64_t last = stop < 4 ? stop : 4;
-    for (int64_t strip = first; strip < last; strip += kLanes) {
-      const int64_t count = last - strip < kLanes ? last - strip : kLanes;
+    const auto fold_strip = [&](int64_t strip, int64_t count) __attribute__((always_inline)) {
       float sum_1_lane[kLanes];
       op::open_lanes<op::Sum>(sum_1_lane);
       for (int64_t r1 = 0; r1 < 6; ++r1) {
@@ -130,7 +131,10 @@ extern "C" void k1_div_add_sqrt_strided(
               + r1 * result1_stride1] = value0;
         }
       }
-    }
+    };
+    int64_t strip = first;
+    for (; strip + kLanes <= last; strip += kLanes) fold_strip(strip, kLanes);
+    if (strip < last) fold_strip(strip, last - strip);
     at += last - first;
   }
 }
