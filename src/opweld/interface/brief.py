@@ -248,7 +248,7 @@ def _figures(judgement: Judgement) -> Iterable[Fact]:
 
 def _times(timing: Timing) -> str:
     # no ratio of times that tell nothing
-    ours = timing.opweld_ms.median if timing.variation <= report.UNSTEADY else 0.0
+    ours = timing.opweld_ms.median if timing.is_steady else 0.0
     beside = (
         ("eager", timing.eager_ms),
         ("torch.compile", timing.compile_ms),
@@ -342,6 +342,6 @@ def _style(judgement: Judgement) -> str:
         return DOUBTFUL if judgement.timing_error else GOOD
     paired, beside_eager = timing.vs_eager, timing.speedup_vs_eager
     compiled = timing.speedup_vs_compile
-    unsure = timing.variation > report.UNSTEADY or (paired is not None and paired.high >= 1.0)
+    unsure = not timing.is_steady or (paired is not None and paired.high >= 1.0)
     slower = any(ratio is not None and ratio < NEAR for ratio in (beside_eager, compiled))
     return DOUBTFUL if unsure or slower else GOOD

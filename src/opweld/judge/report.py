@@ -32,8 +32,6 @@ SCOPE_TEXTS = {
     CALL: "the example call, with any values and weights, for any batch, in its mode and dtype",
     FULL: "everything that the original does",
 }
-# Beyond this ratio of slow to fast runs of one side, a ratio of two sides says nothing.
-UNSTEADY = 5.0
 
 
 class PlanRow(Protocol):
@@ -145,7 +143,7 @@ def verdict_line(judgement: Judgement) -> str:
 
 
 def _speeds(timing: Timing) -> Iterable[str]:
-    if timing.variation > UNSTEADY:
+    if not timing.is_steady:
         yield f"no speed is claimed, times vary {timing.variation:.0f}-fold on this busy machine"
         return
     if timing.speedup_vs_eager:

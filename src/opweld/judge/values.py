@@ -27,6 +27,9 @@ FLOAT64_RUN = "float64"
 # The check of them.
 LOSS_CURVES = "loss curves"
 
+# Slow runs of one side over its fast ones, at most.
+_MOST_VARIATION = 5.0
+
 _T = TypeVar("_T")
 
 
@@ -252,6 +255,11 @@ class Timing:
         """The largest ratio of a 90 percent mark to its 10 percent mark."""
         told = (self.eager_ms, self.compile_ms, self.opweld_ms)
         return max((s.p90 / s.p10 for s in told if s and s.p10), default=1.0)
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether a ratio of two sides says anything; where it does not, no speed is claimed."""
+        return self.variation <= _MOST_VARIATION
 
     @property
     def speedup_vs_eager(self) -> float | None:

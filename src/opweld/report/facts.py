@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opweld.account import Account
-from opweld.judge.report import SCOPE_TEXTS, UNSTEADY
+from opweld.judge.report import SCOPE_TEXTS
 from opweld.judge.values import Check
 from opweld.report.scale import error, ratio
 
@@ -70,7 +70,7 @@ def heading_of(account: Account) -> Heading:
 def _tiles(account: Account) -> list[Tile]:
     timing, verdict = account.timing, account.verdict
     found = []
-    if timing and timing.variation <= UNSTEADY:
+    if timing and timing.is_steady:
         if timing.speedup_vs_eager:
             found.append(Tile(ratio(timing.speedup_vs_eager), "the speed of eager"))
         if timing.speedup_vs_compile:

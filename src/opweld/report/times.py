@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from opweld.judge.measure.significance import describe, verdict
-from opweld.judge.report import UNSTEADY
 from opweld.judge.values import Samples, StepTiming, Timing
 from opweld.report.scale import figure, ratio
 
@@ -87,7 +86,7 @@ def _step(step: StepTiming) -> str:
 
 
 def _notes(timing: Timing) -> tuple[str, ...]:
-    if timing.variation <= UNSTEADY:
+    if timing.is_steady:
         return timing.notes
     unsteady = f"Times vary {timing.variation:.0f}-fold on this busy machine: no speed is claimed"
     return (unsteady, *timing.notes)

@@ -355,7 +355,6 @@ def _conclude(
     ceiling = ceiling_of(device, copied_bytes / copy.p10 / 1e6)
     make = functools.partial(contest.pool.call, (0, 0))
     sheet, sheet_ms = hold_against(ceiling, new.median, work, original, make)
-    sheet = consistency.unless_busy(sheet, rounds.records["eager"])
     if new.median < IMPLAUSIBLE * limit_ms:
         notes.append(
             f"ModelNew is faster than the limit, {limit_ms / new.median:.3g} times as fast as"
@@ -381,7 +380,7 @@ def _conclude(
         data_sheet_ms=sheet_ms,
         vs_eager=vs_eager,
     )
-    return timing, sheet
+    return timing, consistency.unless_unsteady(sheet, timing)
 
 
 def _samples(rounds: Rounds, name: str) -> Samples:
