@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 from tests.judge.pairs import LINEAR, judge_pair, named
+from torch import Tensor
 
 from opweld.judge.load import Call
 from opweld.judge.numerics.effective import (
     APPROXIMATE,
     LOWERINGS,
     Lowered,
+    Lowering,
     Observation,
     faithful,
     name_of,
@@ -210,6 +212,28 @@ def test_lowering_costs_what_the_format_keeps() -> None:
         assert expected < bits < expected + 2, lowering.text
     assert [low.name for low in narrower(torch.bfloat16)] == []
     assert len(narrower(torch.float64)) == len(LOWERINGS)
+
+
+class _AsOne(torch.nn.Module):
+    """Looks at its weight as PyTorch's recurrent layers do on a GPU: as a run of memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(8, 8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        whole = torch.empty(0).set_(self.weight.detach().untyped_storage(), 0, (64,), (1,))
+        return x @ whole.view(8, 8)
+
+
+@pytest.mark.parametrize("lowering", LOWERINGS, ids=lambda lowering: lowering.text)
+def test_a_lowered_run_leaves_the_weights_alone(lowering: Lowering) -> None:
+    model, x = _AsOne(), torch.randn(3, 8)
+    kept = model.weight.detach().clone()
+    lowered = run_lowered(model, Call((x,), {}), 0, Lowered(lowering))
+    assert torch.equal(model.weight, kept)
+    if lowering.everywhere and lowering.name != "float32":
+        assert not torch.equal(lowered, x @ kept), "it is lowered all the same"
 
 
 def test_marks_that_overflow_are_no_distance() -> None:

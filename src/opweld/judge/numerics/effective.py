@@ -245,10 +245,12 @@ class Lowered(TorchDispatchMode):
         if not self._lowering.everywhere:
             return func(*self._factors(func.overloadpacket.__name__, args), **kwargs)
         mutable = func._schema.is_mutable
-        if self._rounds_operands and not (func.is_view or mutable):
+        # a look at memory computes nothing: a recurrent layer on a GPU takes its weights as one so
+        looks = func.is_view or torch.Tag.inplace_view in func.tags
+        if self._rounds_operands and not (looks or mutable):
             args, kwargs = pytree.tree_map_only(Tensor, self._rounded, (args, kwargs))
         out = func(*args, **kwargs)
-        return out if func.is_view else self._results(out, mutable)
+        return out if looks else self._results(out, mutable)
 
     def _factors(self, name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
         factors = FACTORS.get(name, ())
