@@ -47,7 +47,7 @@ from benchmarks.record import (  # noqa: E402
 from opweld.driver import compile_file  # noqa: E402
 from opweld.judge.measure.clock import time_interleaved  # noqa: E402
 from opweld.judge.numerics.compare import ErrorSums  # noqa: E402
-from opweld.judge.numerics.effective import OF_CUDNN, Lowered  # noqa: E402
+from opweld.judge.numerics.effective import CONVOLUTIONS, Lowered  # noqa: E402
 from opweld.judge.numerics.grade import grade  # noqa: E402
 from opweld.model_file import import_file  # noqa: E402
 from opweld.options import Options  # noqa: E402
@@ -198,7 +198,7 @@ def errors_of(
     """
     model.double()
     exact = model(x.double())
-    with Lowered(OF_CUDNN):
+    with Lowered(CONVOLUTIONS):
         rounded = model(x.double())
     model.float()
     errors = {

@@ -31,7 +31,7 @@ from opweld.driver import compile_module  # noqa: E402
 from opweld.judge.measure.clock import rotated, summarise, time_interleaved  # noqa: E402
 from opweld.judge.measure.steps import apart  # noqa: E402
 from opweld.judge.numerics.compare import ErrorSums  # noqa: E402
-from opweld.judge.numerics.effective import OF_CUDNN, Lowered  # noqa: E402
+from opweld.judge.numerics.effective import CONVOLUTIONS, Lowered  # noqa: E402
 from opweld.judge.numerics.grade import grade  # noqa: E402
 from opweld.judge.values import Samples  # noqa: E402
 from opweld.model_file import import_file  # noqa: E402
@@ -216,7 +216,7 @@ def permitted(old: torch.Tensor, exact: torch.Tensor, eager: Way) -> torch.Tenso
     """
     if not (old.is_cuda and torch.backends.cudnn.allow_tf32):
         return old
-    with Lowered(OF_CUDNN) as lowered:
+    with Lowered(CONVOLUTIONS) as lowered:
         rounded = eager()
     of_old, of_rounded = ((each.double() - exact).square().sum() for each in (old, rounded))
     return rounded if lowered.acted and of_rounded > of_old else old

@@ -17,7 +17,7 @@ from tests.gpu.convolution_models import MODELS
 from tests.gpu.emitting import all_convolutions_ours, cuda_of
 from torch import Tensor, nn
 
-from opweld.judge.numerics.effective import OF_CUDNN, Lowered
+from opweld.judge.numerics.effective import CONVOLUTIONS, Lowered
 
 pytestmark = pytest.mark.gpu
 
@@ -132,7 +132,7 @@ def rms(errors: Tensor) -> float:
 
 
 def rounded(old: nn.Module, x: Tensor) -> tuple[Tensor, ...]:
-    with Lowered(OF_CUDNN) as mode:
+    with Lowered(CONVOLUTIONS) as mode:
         found = results(old, x)
     assert mode.acted
     return found
@@ -334,7 +334,7 @@ def test_gradients(built: dict[bool, SideBySide], name: str) -> None:
     x = inputs_of(module)
     found = gradients(new, x)
     eager = gradients(old, x)
-    with Lowered(OF_CUDNN):
+    with Lowered(CONVOLUTIONS):
         marks = gradients(old, x)
     exact = gradients(old.double(), x.double())
     for mine, theirs, mark, right in zip(found, eager, marks, exact, strict=True):

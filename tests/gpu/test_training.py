@@ -21,7 +21,7 @@ from tests.models.comparing import (
 )
 from torch import Tensor, nn
 
-from opweld.judge.numerics.effective import OF_CUDNN, Lowered
+from opweld.judge.numerics.effective import CONVOLUTIONS, Lowered
 
 pytestmark = pytest.mark.gpu
 
@@ -107,7 +107,7 @@ def test_values_statistics_and_draws(built: SideBySide, name: str) -> None:
         with torch.no_grad(), CountCalls() as counted:
             ours, our_next = drawn(lambda x=x: new(x))
         # cuDNN may compute in float32 what it is allowed to round to TF32.
-        marks = Lowered(OF_CUDNN) if name == "convolution" else nullcontext()
+        marks = Lowered(CONVOLUTIONS) if name == "convolution" else nullcontext()
         with torch.no_grad(), marks:
             theirs, their_next = drawn(lambda x=x: old(x))
         if name == "dropout":

@@ -147,8 +147,9 @@ def test_a_time_counts_for_nothing_on_a_machine_that_is_too_busy() -> None:
     rest = {"compile_ms": None, "product_tflops": None, "device": "cuda"}
     quiet, busy = (Timing(steady, opweld_ms=o, **figures, **rest) for o in (steady, varying))  # type: ignore[arg-type]
     check, _ = data_sheet(1e-6, 4.2e9, 4000.0, 0.0, None)
-    assert unless_unsteady(check, quiet) == check and not check.passed
-    skipped = unless_unsteady(check, busy)
+    assert unless_unsteady(check, quiet, varying) == check and not check.passed
+    assert unless_unsteady(check, busy, steady) == check, "it is ModelNew alone that varies"
+    skipped = unless_unsteady(check, busy, varying)
     assert skipped.skipped and skipped.passed and "too busy" in skipped.detail
     right, _ = data_sheet(1.0, 4.2e9, 4000.0, 0.0, None)
-    assert unless_unsteady(right, busy) == right
+    assert unless_unsteady(right, busy, varying) == right

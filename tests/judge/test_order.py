@@ -5,10 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
 from tests.judge.pairs import SAME, failing, judge_pair, named
-
-from opweld.judge.numerics.effective import OF_CUDNN, Lowered, round_tf32
 
 # PRODUCT and those of all numbers before; a float32 product of 4000 normal numbers vanishes.
 CUMPROD = """
@@ -90,14 +87,78 @@ def test_the_same_model_passes_by_every_layout(tmp_path: Path) -> None:
     assert not failing(judge_pair(tmp_path, RIGHT, SAME))
 
 
-def test_recurrent_layers_may_be_as_inexact_as_tf32() -> None:
-    """cuDNN's, with their weights one by one and all in one; the sizes stay."""
-    mode = Lowered(OF_CUDNN)
-    x, weight, whole, state = (torch.randn(5, 7) for _ in range(4))
-    given = (x, [weight, weight], 4, whole, state, None, 2, 7)
-    found = mode._factors("_cudnn_rnn", given)
-    assert mode.acted
-    assert torch.equal(found[0], round_tf32(x)) and not torch.equal(found[0], x)
-    assert all(torch.equal(w, round_tf32(weight)) for w in found[1])
-    assert torch.equal(found[3], round_tf32(whole)) and torch.equal(found[4], round_tf32(state))
-    assert found[2] == 4 and found[5:] == (None, 2, 7)
+NORMALISED = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, padding=1)
+        self.norm = nn.InstanceNorm2d(8)
+
+    def forward(self, x):
+        return self.norm(self.conv(x))
+
+def get_inputs():
+    return [torch.randn(4, 3, 10, 12)]
+
+def get_init_inputs():
+    return []
+"""
+FLIPPED = """
+class Flipped(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        return g if g.is_contiguous() else g.flip(-1)
+
+class ModelNew(Base):
+    def forward(self, x):
+        return Flipped.apply(super().forward(x))
+"""
+
+
+def test_a_gradient_of_rounding_excuses_no_other(tmp_path: Path) -> None:
+    """That of a bias before a norm differs by layout, as by anything."""
+    assert not failing(judge_pair(tmp_path, NORMALISED, SAME))
+    assert LAYOUTS in failing(judge_pair(tmp_path, NORMALISED, FLIPPED))
+
+
+NOT_RECORDED = """
+from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+class Model(nn.Module):
+    def forward(self, x):
+        if _get_current_dispatch_mode() is not None:
+            raise NotImplementedError("no rule for this mode")
+        return F.dropout(x, 0.3) * x
+
+def get_inputs():
+    return [torch.randn(9, 33)]
+
+def get_init_inputs():
+    return []
+"""
+EIGHT_BITS = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        small = torch.randn(9, 33).to(torch.float8_e4m3fn)
+        self.small = nn.Parameter(small, requires_grad=False)
+
+    def forward(self, x):
+        return F.rrelu(x, training=True) + self.small.float()
+
+def get_inputs():
+    return [torch.randn(9, 33)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize("model", [NOT_RECORDED, EIGHT_BITS], ids=["recorded", "moved"])
+def test_what_cannot_be_recorded_or_moved_is_judged_by_eager(model: str, tmp_path: Path) -> None:
+    judgement = judge_pair(tmp_path, model, SAME, stop_at_first=True)
+    assert named(judgement, "own inputs").passed, judgement.verdict.reason

@@ -9,7 +9,7 @@ import pytest
 import torch
 from tests.judge.pairs import failing, judge_pair
 
-from opweld.judge.numerics.effective import OF_CUDNN, allowed_in
+from opweld.judge.numerics.effective import CONVOLUTIONS, allowed_in
 from opweld.judge.numerics.lowered import larger_error
 from opweld.judge.numerics.reference import Block
 from opweld.judge.verify import gradients, trial
@@ -55,7 +55,7 @@ TF32, BFLOAT16 = 13, 16  # bits that are rounded away
 def allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a GPU, by default."""
     for module in (trial, gradients):
-        monkeypatch.setattr(module, "allowed_in", lambda device: OF_CUDNN)
+        monkeypatch.setattr(module, "allowed_in", lambda device: CONVOLUTIONS)
 
 
 def judged(folder: Path, kept: int, groups: int = 1) -> set[str]:
@@ -81,7 +81,7 @@ def test_convolutions_of_one_channel_a_group_are_exact(tmp_path: Path, allowed: 
 def test_nothing_is_allowed_without_the_flag(tmp_path: Path) -> None:
     assert "own inputs" in judged(tmp_path, TF32)
     assert allowed_in(torch.device("cpu")) is None
-    assert allowed_in(torch.device("cuda")) is OF_CUDNN
+    assert allowed_in(torch.device("cuda")) is CONVOLUTIONS
     with torch.backends.cudnn.flags(allow_tf32=False):
         assert allowed_in(torch.device("cuda")) is None
 

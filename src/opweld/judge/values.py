@@ -28,7 +28,7 @@ FLOAT64_RUN = "float64"
 LOSS_CURVES = "loss curves"
 
 # Slow runs of one side over its fast ones, at most.
-_MOST_VARIATION = 5.0
+MOST_VARIATION = 5.0
 
 _T = TypeVar("_T")
 
@@ -259,7 +259,7 @@ class Timing:
     @property
     def is_steady(self) -> bool:
         """Whether a ratio of two sides says anything; where it does not, no speed is claimed."""
-        return self.variation <= _MOST_VARIATION
+        return self.variation <= MOST_VARIATION
 
     @property
     def speedup_vs_eager(self) -> float | None:

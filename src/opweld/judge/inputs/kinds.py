@@ -152,11 +152,13 @@ def resize(call: Call, rows: int) -> Call:
     return call.map(change)
 
 
-def move_by_ulp(t: Tensor) -> Tensor:
-    """Every element one ulp (eps, relatively) up or down, in turns of an irregular pattern."""
+def move_by_ulp(t: Tensor, number: int = 0) -> Tensor:
+    """Every element one ulp (eps, relatively) up or down, in turns of an irregular pattern, another
+    for each `number`.
+    """
     if not is_float(t) or t.numel() == 0:
         return t
-    generator = torch.Generator(t.device).manual_seed(t.numel())
+    generator = torch.Generator(t.device).manual_seed(t.numel() + (number << 40))
 
     def move(values: Tensor) -> Tensor:
         drawn = torch.randint(0, 2, values.shape, generator=generator, device=t.device)

@@ -380,7 +380,7 @@ def _conclude(
         data_sheet_ms=sheet_ms,
         vs_eager=vs_eager,
     )
-    return timing, consistency.unless_unsteady(sheet, timing)
+    return timing, consistency.unless_unsteady(sheet, timing, samples["eager"])
 
 
 def _samples(rounds: Rounds, name: str) -> Samples:

@@ -119,6 +119,16 @@ def are_close(left: Tensor, right: Tensor) -> bool:
     return all(_close_piece(*at_hand(left[i], right[i])) for i in pieces_of(right))
 
 
+def is_near(one: Tensor, other: Tensor, share: float) -> bool:
+    """Whether they are finite in the same places, and differ there by this share of the other."""
+    if not torch.equal(one.isfinite(), other.isfinite()):
+        return False
+    kind = torch.complex128 if one.is_complex() else torch.float64
+    finite = (torch.where(t.isfinite(), t, 0).to(kind) for t in (one.detach(), other.detach()))
+    one, other = finite
+    return float((one - other).norm()) <= share * float(other.norm())
+
+
 def _close_piece(left: Tensor, right: Tensor) -> bool:
     if right.is_complex():
         return _close_piece(*(torch.view_as_real(t.resolve_conj()) for t in (left, right)))

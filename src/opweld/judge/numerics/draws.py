@@ -1,15 +1,15 @@
 """The random numbers that a run draws: recorded, so that a run in another precision gets the same.
 
-A generator gives other numbers to float64 than to float32. A mode of `TorchDispatchMode` sees every
-operator that draws (torch tags them `nondeterministic_seeded`), with what autocast and composite
-operators have made of it. It keeps what was drawn in the first run, and hands it out in the second
-to the same operators in the same order.
+A generator gives other numbers to float64 than to float32. A mode of `TorchDispatchMode` sees the
+operators that draw from PyTorch's default generators (torch tags them `nondeterministic_seeded`),
+with what autocast and composite operators have made of them. It keeps what was drawn in the first
+run, and hands it out in the second to the same operators in the same order.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from opweld.judge.load import Call, seed_all
+from opweld.judge.load import Call, is_device_lost, seed_all
+from opweld.judge.numerics.compare import is_near
+from opweld.judge.tree import tensors
 
 _ATEN: Any = torch.ops.aten
 # Operators whose result is what was drawn, whatever the precision.
@@ -44,6 +46,8 @@ _RESULT_IS_DRAWN = frozenset(
         _ATEN.uniform_,
     )
 )
+# By so much outputs differ at most that were made from the same random numbers.
+_SAME = 1e-2
 
 
 class OtherDraws(Exception):
@@ -61,19 +65,31 @@ class Draw:
 Draws = tuple[Draw, ...]
 
 
-def run_recorded(model: nn.Module, call: Call, seed: int) -> tuple[Any, Draws]:
+def run_recorded(
+    model: nn.Module, call: Call, seed: int, like: Sequence[Tensor] = ()
+) -> tuple[Any, Draws]:
     """The model's outputs for a call from the random state that `seed` gives, and the random
-    numbers that it drew for them.
+    numbers that it drew for them; `like` are its outputs without recording.
 
     Raises:
         OtherDraws: an operator draws inside, as a fused attention does, or nobody saw which.
     """
     seed_all(seed)
     recording = _Recording()
-    with recording:
-        outputs = model(*call.args, **call.kwargs)
+    try:
+        with recording:
+            outputs = model(*call.args, **call.kwargs)
+    except OtherDraws:
+        raise
+    except Exception as error:
+        if is_device_lost(error):
+            raise
+        raise OtherDraws(f"random numbers are not recorded ({error})") from error
     if not torch.equal(recording.state, random_state()):
         raise OtherDraws("random numbers are drawn outside of PyTorch's operators")
+    pairs = zip(tensors(outputs), like, strict=False)
+    if not all(is_near(one, other, _SAME) for one, other in pairs if one.is_floating_point()):
+        raise OtherDraws("other random numbers are drawn where they are recorded")
     return outputs, tuple(recording.draws)
 
 

@@ -56,21 +56,19 @@ FACTORS = {
     "_scaled_dot_product_flash_attention_for_cpu": (0, 1, 2),
     "_scaled_dot_product_efficient_attention": (0, 1, 2),
     "_scaled_dot_product_cudnn_attention": (0, 1, 2),
-    # the input, weights (each, and all in one), the state before the first step
-    "_cudnn_rnn": (0, 1, 3, 4),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Lowering:
     """A way to lose precision: the format, and whether it is at every operation or at products, or
-    at those of `cudnn` alone: recurrent layers and convolutions, but of one channel a group.
+    at `convolutions` alone; those of one channel a group stay.
     """
 
     name: str
     round: Callable[[Tensor], Tensor]
     everywhere: bool
-    cudnn: bool = False
+    convolutions: bool = False
 
     @property
     def text(self) -> str:
@@ -145,9 +143,8 @@ def _tf32_or_itself(t: Tensor) -> Tensor:
     return torch.where(rounded.isfinite(), rounded, t)
 
 
-# What cuDNN may do where its flag allows TF32; eager does it by a convolution's size and layout,
-# and by how the weights of a recurrent layer lie in memory.
-OF_CUDNN = Lowering(TF32, _tf32_or_itself, everywhere=False, cudnn=True)
+# What cuDNN may do where its flag allows TF32; eager does it by a convolution's size and layout.
+CONVOLUTIONS = Lowering(TF32, _tf32_or_itself, everywhere=False, convolutions=True)
 
 
 def _allows_tf32() -> bool:
@@ -160,7 +157,7 @@ def _allows_tf32() -> bool:
 
 def allowed_in(device: torch.device) -> Lowering | None:
     """What torch's flags allow beside the errors of eager on this device."""
-    return OF_CUDNN if device.type == "cuda" and _allows_tf32() else None
+    return CONVOLUTIONS if device.type == "cuda" and _allows_tf32() else None
 
 
 def narrower(dtype: torch.dtype) -> tuple[Lowering, ...]:
@@ -216,12 +213,8 @@ def _bits_apart(left: float, right: float) -> float:
     return abs(math.log2(left) - math.log2(right))
 
 
-def _is_of_cudnn(name: str, args: tuple[Any, ...]) -> bool:
-    """Whether a call is a recurrent layer, or a convolution that has more than one channel in a
-    group.
-    """
-    if name == "_cudnn_rnn":
-        return True
+def _is_dense(name: str, args: tuple[Any, ...]) -> bool:
+    """Whether a call is a convolution that has more than one channel in a group."""
     if name not in GROUPS or len(args) <= GROUPS[name]:
         return False
     first, groups = args[GROUPS[name] - 8], args[GROUPS[name]]
@@ -254,7 +247,7 @@ class Lowered(TorchDispatchMode):
 
     def _factors(self, name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
         factors = FACTORS.get(name, ())
-        if self._lowering.cudnn and not _is_of_cudnn(name, args):
+        if self._lowering.convolutions and not _is_dense(name, args):
             factors = ()
         self.acted |= bool(factors)
         return tuple(self._rounded(a) if i in factors else a for i, a in enumerate(args))
@@ -268,7 +261,5 @@ class Lowered(TorchDispatchMode):
         return out
 
     def _rounded(self, value: Any) -> Any:
-        if isinstance(value, (tuple, list)):
-            return [self._rounded(item) for item in value]
         lowered = isinstance(value, Tensor) and value.dtype in (torch.float32, torch.float64)
         return self._lowering.round(value) if lowered else value

@@ -25,14 +25,15 @@ def shaken_run(model: nn.Module, call: Call, seed: int, grad: bool, like: Run) -
 
 @contextlib.contextmanager
 def moved_weights(model: nn.Module) -> Iterator[None]:
-    """Every parameter is moved by an ulp: where inputs are whole numbers nothing else can be.
+    """Every parameter is moved by an ulp; 8-bit ones, which have no arithmetic, stay.
 
     Other memory is put in their place, so that nothing is written to what may be shared.
     """
-    kept = [(p, p.data) for p in model.parameters() if is_float(p)]
+    floats = (p for p in model.parameters() if is_float(p) and p.element_size() > 1)
+    kept = [(p, p.data) for p in floats]
     try:
-        for parameter, data in kept:
-            parameter.data = move_by_ulp(data)
+        for number, (parameter, data) in enumerate(kept, 1):
+            parameter.data = move_by_ulp(data, number)
         yield
     finally:
         for parameter, data in kept:

@@ -375,7 +375,8 @@ class Trial:
         if not eager.draws_random:
             return ()
         with autocast_to(self.autocast, self.pair.device), torch.set_grad_enabled(self.grad):
-            drawn = run_recorded(self.pair.original, call.map(torch.clone), self.seed)[1]
+            given, like = call.map(torch.clone), tensors(outputs_of(eager).leaves)
+            drawn = run_recorded(self.pair.original, given, self.seed, like)[1]
         self._restore()
         return drawn
 
