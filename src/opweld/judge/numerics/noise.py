@@ -2,8 +2,9 @@
 
 Eager's own error is estimated in one of two ways. A float64 original is run in float32 too: what it
 loses there, in units of the last place, it loses in float64 as well. Anything else is run again on
-inputs and weights moved by one unit of their last place. Where outputs are fewer than inputs, each gathers
-several, and rounding every step of a sum of n moves the result by sqrt(n) units (a random walk).
+inputs and weights moved by one unit of their last place. Where outputs are fewer than inputs, each
+gathers several, and rounding every step of a sum of n moves the result by sqrt(n) units (a random
+walk).
 """
 
 from __future__ import annotations
