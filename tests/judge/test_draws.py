@@ -10,6 +10,7 @@ import torch
 from tests.judge.pairs import SAME, failing, judge_pair, named
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 from torch.utils.checkpoint import checkpoint
 
 from opweld.judge.load import Call, seed_all
@@ -116,6 +117,16 @@ def test_numbers_that_no_operator_draws_are_not_known() -> None:
         run_recorded(model, call, SEED)
 
 
+def test_numbers_that_recording_changes_are_not_known() -> None:
+    def moved(x: Tensor) -> Tensor:
+        shift = 0 if _get_current_dispatch_mode() is None else 1
+        return F.dropout(x.roll(shift, 0), 0.5)
+
+    model, call, eager = _run(moved)
+    with pytest.raises(OtherDraws, match="where they are recorded"):
+        run_recorded(model, call, SEED, [eager])
+
+
 def _by_precision(x: Tensor) -> Tensor:
     return F.dropout(x, 0.5) if x.dtype is torch.float32 else x + torch.rand_like(x)
 
@@ -136,7 +147,7 @@ def test_other_draws_in_float64_are_no_reference(draw: Callable[[Tensor], Tensor
         FLOAT64.run(FLOAT64.model(model), call.map(FLOAT64.fresh), SEED, draws=drawn)
 
 
-def test_a_forward_run_again_in_the_backward_draws_others() -> None:
+def test_a_rematerialized_forward_draws_others() -> None:
     """Where nobody looks, the gradients would be those of another dropout."""
 
     def kept_little(x: Tensor) -> Tensor:
@@ -178,7 +189,7 @@ class ModelNew(Base):
 """
 
 
-def test_a_random_model_is_held_to_float64(tmp_path: Path) -> None:
+def test_a_random_model_is_compared_with_float64(tmp_path: Path) -> None:
     judgement = judge_pair(
         tmp_path, MODEL, ROUNDED.replace("ROUND", "(lambda x: x.double().float())")
     )

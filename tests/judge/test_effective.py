@@ -227,7 +227,7 @@ class _AsOne(torch.nn.Module):
 
 
 @pytest.mark.parametrize("lowering", LOWERINGS, ids=lambda lowering: lowering.text)
-def test_a_lowered_run_leaves_the_weights_alone(lowering: Lowering) -> None:
+def test_a_lowered_run_does_not_change_the_weights(lowering: Lowering) -> None:
     model, x = _AsOne(), torch.randn(3, 8)
     kept = model.weight.detach().clone()
     lowered = run_lowered(model, Call((x,), {}), 0, Lowered(lowering))

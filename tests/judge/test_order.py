@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.judge.pairs import SAME, failing, judge_pair, named
+
+from opweld.judge.inputs.kinds import Kind
+from opweld.judge.load import Call
+from opweld.judge.values import Check, Errors
 
 # PRODUCT and those of all numbers before; a float32 product of 4000 normal numbers vanishes.
 CUMPROD = """
@@ -162,3 +168,31 @@ def get_init_inputs():
 def test_what_cannot_be_recorded_or_moved_is_judged_by_eager(model: str, tmp_path: Path) -> None:
     judgement = judge_pair(tmp_path, model, SAME, stop_at_first=True)
     assert named(judgement, "own inputs").passed, judgement.verdict.reason
+
+
+SINE = """
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.sin(x)
+
+def get_inputs():
+    return [torch.randn(64, 40)]
+
+def get_init_inputs():
+    return []
+"""
+REDUCED = """
+class ModelNew(Base):
+    def forward(self, x):
+        return torch.sin(x - 6.2831855 * torch.round(x / 6.2831855))
+"""
+
+
+def test_large_values_may_be_off_in_a_maximum_alone(tmp_path: Path) -> None:
+    """As inexact as an ulp of the inputs makes it, everywhere."""
+    assert "large values" in failing(judge_pair(tmp_path, SINE, REDUCED))
+    make = partial(Check, "large values", False, eager_error_vs_f64=Errors(1e-4, 1e-3))
+    large = Kind("large values", lambda draw: Call((), {}))
+    one_row = make("", error_vs_f64=Errors(1.2e-4, 2e-2))
+    assert large.may_tip(one_row) and not replace(large, name="normal values").may_tip(one_row)
+    assert not large.may_tip(make("", error_vs_f64=Errors(1e-3, 2e-2)))

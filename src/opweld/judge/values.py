@@ -193,6 +193,11 @@ class Samples:
     p90: float
     n: int
 
+    @property
+    def variation(self) -> float:
+        """The ratio of the 90th percentile to the 10th."""
+        return self.p90 / self.p10 if self.p10 else 1.0
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -254,7 +259,7 @@ class Timing:
     def variation(self) -> float:
         """The largest ratio of a 90 percent mark to its 10 percent mark."""
         told = (self.eager_ms, self.compile_ms, self.opweld_ms)
-        return max((s.p90 / s.p10 for s in told if s and s.p10), default=1.0)
+        return max((s.variation for s in told if s), default=1.0)
 
     @property
     def is_steady(self) -> bool:

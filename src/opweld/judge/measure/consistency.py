@@ -68,10 +68,10 @@ def unless_unsteady(check: Check, timing: Timing, original: Samples) -> Check:
     """The check; one that failed is skipped where the original's times, too, vary so much that no
     speed is claimed: a block less the same block without calls may leave nothing there.
     """
-    varies = original.p90 / original.p10 if original.p10 else 1.0
-    if check.passed or timing.is_steady or varies <= MOST_VARIATION:
+    if check.passed or timing.is_steady or original.variation <= MOST_VARIATION:
         return check
-    detail = f"{check.detail}: eager's times vary {varies:.0f}-fold, too busy a machine to tell"
+    varies = f"eager's times vary {original.variation:.0f}-fold"
+    detail = f"{check.detail}: {varies}, too busy a machine to tell"
     return Check(check.name, True, detail, skipped=True)
 
 

@@ -17,7 +17,8 @@ from opweld.judge.verify.run import Run, synchronize
 
 FLAGS = "requires_grad of the outputs"
 # What the passes left of the output gradients, in order.
-LEFT = "gradient of output {position} afterwards"
+AFTERWARDS = " afterwards"
+LEFT = "gradient of output {position}" + AFTERWARDS
 DENSE, EXPANDED, TRANSPOSED = "dense", "expanded", "transposed"
 ONE_ROW = "one row"
 # For each pass over each call: a tensor for every output, None for one without a gradient.

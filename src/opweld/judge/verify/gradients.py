@@ -21,9 +21,9 @@ from opweld.judge.inputs.kinds import Own, move_by_ulp, value_kinds
 from opweld.judge.load import NEW, ORIGINAL, Call, Pair, brief, is_device_lost
 from opweld.judge.numerics.compare import is_near
 from opweld.judge.numerics.differentiate import (
+    AFTERWARDS,
     DENSE,
     EXPANDED,
-    LEFT,
     GradOutputs,
     differentiate,
     draw_grad_outputs,
@@ -50,7 +50,6 @@ from opweld.judge.verify.weights import State, copy_state, load_state
 
 # A gradient so much smaller than another one is a difference of equal numbers.
 _NOTHING = 1e-4
-_AFTERWARDS = LEFT.rpartition(" ")[2]
 # A gradient that is off by this share is no other order of the same sums.
 _FAR = 0.1
 # Beside the largest gradient: what cancels to nothing has the size of rounding, in TF32 at most.
@@ -148,7 +147,7 @@ class Gradients:
             for number, (one, other) in enumerate(zip(eager.leaves, found.leaves, strict=True))
             if isinstance(one, Tensor)
             and is_float(one)
-            and not eager.names[number].endswith(_AFTERWARDS)
+            and not eager.names[number].endswith(AFTERWARDS)
         ]
         least = _NEGLIGIBLE * max((_largest(other) for _, _, other in pairs), default=0.0)
         return {n for n, a, b in pairs if _largest(b) > least and not is_near(a, b, _FAR)}
