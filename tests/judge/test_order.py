@@ -125,10 +125,40 @@ class ModelNew(Base):
 """
 
 
+OF_THE_BIAS = """
+DENSE = [True]
+
+class Seen(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        DENSE[0] = g.is_contiguous()
+        return g
+
+class Moved(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, bias):
+        return bias.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        return g if DENSE[0] else g + 1
+
+class ModelNew(Base):
+    def forward(self, x):
+        bias = Moved.apply(self.conv.bias)
+        return Seen.apply(self.norm(F.conv2d(x, self.conv.weight, bias, padding=1)))
+"""
+
+
 def test_a_gradient_of_rounding_excuses_no_other(tmp_path: Path) -> None:
     """That of a bias before a norm differs by layout, as by anything."""
     assert not failing(judge_pair(tmp_path, NORMALISED, SAME))
     assert LAYOUTS in failing(judge_pair(tmp_path, NORMALISED, FLIPPED))
+    assert LAYOUTS in failing(judge_pair(tmp_path, NORMALISED, OF_THE_BIAS)), "nor itself"
 
 
 NOT_RECORDED = """
